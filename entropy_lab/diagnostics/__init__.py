@@ -1,0 +1,1 @@
+"""Tables in, numbers with intervals out; needs numpy and scipy only."""

@@ -1,0 +1,1 @@
+"""Requests in, trajectories out; every engine behind one protocol."""

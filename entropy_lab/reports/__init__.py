@@ -1,0 +1,1 @@
+"""Figures, terminal summary and one self-contained HTML page from a diagnosis."""

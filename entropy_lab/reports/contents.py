@@ -1,0 +1,118 @@
+"""What a report shows, as plain data: made by a workflow, read by figures, page and terminal summary."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entropy_lab.diagnostics.metric import Metric
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with its band; `low` and `high` are NaN where no interval exists. `n` counts units at each x."""
+
+    x: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    n: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A token the policy could have written instead."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class TokenView:
+    """One token as shown: `text` pieces joined give the decoded completion."""
+
+    text: str
+    entropy: float
+    logprob: float
+    alternatives: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """A decision block: tokens `start` to `stop` (exclusive), entropies in nats, `share` of the trajectory's entropy."""
+
+    start: int
+    stop: int
+    peak_entropy: float
+    mean_entropy: float
+    share: float
+
+
+@dataclass(frozen=True)
+class TrajectoryView:
+    """One trajectory as text, with what each token cost."""
+
+    checkpoint: str
+    problem_id: str
+    question: str
+    sample_index: int
+    correct: bool | None
+    code: str
+    answer: str | None
+    finish_reason: str
+    tokens: tuple[TokenView, ...]
+    blocks: tuple[BlockView, ...]
+
+
+@dataclass(frozen=True)
+class DecisionToken:
+    """A token text that opens decision blocks: how often, its share of all blocks, its mean entropy there (nats)."""
+
+    text: str
+    count: int
+    share: float
+    mean_entropy: float
+
+
+@dataclass(frozen=True)
+class CheckpointDiagnosis:
+    """All that is shown of one checkpoint."""
+
+    name: str
+    metrics: tuple[Metric, ...]
+    entropy_by_position: Curve
+    entropy_by_decile: Curve
+    entropy_histogram: tuple[Floats, NDArray[np.int64]]
+    """Bin edges in nats (B + 1) and token counts (B)."""
+    pass_at_k: Curve
+    decision_tokens: tuple[DecisionToken, ...]
+    trajectories: tuple[TrajectoryView, ...]
+    """The trajectories shown, a selection of those measured."""
+    problems: int = 0
+    """Problems measured; 0 where unknown, and then nothing is said of it."""
+    samples: int | None = None
+    """Samples of each problem; None where problems differ or it is unknown."""
+    trajectory_count: int = 0
+    """Trajectories measured, of which `trajectories` are shown; 0 where unknown."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A whole run: one or two checkpoints, and their paired differences (first minus second)."""
+
+    title: str
+    task: str
+    checkpoints: tuple[CheckpointDiagnosis, ...]
+    differences: tuple[Metric, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Seeds, effective sampling, versions, fingerprints: what `run.json` holds."""
+    notes: tuple[str, ...] = ()
+    """Things a reader must know: truncation, grader failures, what was left out."""
+    early_tokens: int = 8
+    """The m of `entropy.early`: how many first tokens of a completion count as early."""
+    confidence: float = 0.95
+    """Level of every interval in `metrics`, `differences` and curves."""

@@ -1,0 +1,1 @@
+"""What is asked, how an answer is graded, which family it belongs to."""

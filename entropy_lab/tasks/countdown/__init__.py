@@ -1,0 +1,1 @@
+"""Countdown: reach a target from given numbers, each used once; the whole solution space can be enumerated."""

@@ -1,0 +1,32 @@
+"""Entrance families of text: the first calculation that reasoning attempts, as `first operand + first operator`."""
+
+import re
+from collections.abc import Sequence
+
+from entropy_lab.tasks.countdown.expressions import normalise
+
+_POWER = re.compile(r"(?<=[0-9])\s*\*\*\s*(?=[0-9])")
+_EMPHASIS = re.compile(r"\*\*|__")
+_NUMBER = r"[0-9]{1,18}(?![0-9])"
+_CALCULATION = re.compile(
+    rf"(?<![0-9A-Za-z_.^])({_NUMBER})\s*([-+*/])\s*(?:\((?=\s*[-(]?\s*[0-9])|{_NUMBER}(?!\.[0-9])(?!\s*\^))"
+)
+_REST_WITH_RESULT = re.compile(rf"(?:\s*[-+*/]\s*{_NUMBER}(?!\.[0-9])){{0,8}}\s*=\s*-?[0-9]")
+
+
+def first_calculation(nums: Sequence[int], text: str) -> str | None:
+    """Label of the first calculation in a text: `44+`, `off-input`, or None where there is none.
+
+    A match counts when its first operand is one of the problem's numbers and a second operand (or an opening
+    bracket) follows. A calculation that starts from another number and states a result is `off-input`.
+    Ranges, list markers, decimals and powers are skipped. `**` between digits is a power, elsewhere emphasis.
+    """
+    spelled = _EMPHASIS.sub("", _POWER.sub("^", normalise(text)))
+    given = {str(number) for number in nums}
+    for match in _CALCULATION.finditer(spelled):
+        operand, operator = match.groups()
+        if operand in given:
+            return f"{operand}{operator}"
+        if _REST_WITH_RESULT.match(spelled, match.end()):
+            return "off-input"
+    return None

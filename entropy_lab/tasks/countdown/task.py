@@ -1,0 +1,117 @@
+"""The Countdown task: its problem sets, the prompt that states the rules, the grade that applies them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, Literal
+
+from entropy_lab.errors import InputError
+from entropy_lab.tasks.countdown.answers import find_answer, grade_answer
+from entropy_lab.tasks.countdown.entrances import first_calculation
+from entropy_lab.tasks.countdown.expressions import canonical, form_text
+from entropy_lab.tasks.countdown.rules import Rules, problem_key
+from entropy_lab.tasks.problem_files import read_rows
+from entropy_lab.tasks.protocol import Grade, Problem
+
+LADDER_RULES = Rules(integers_only=True, minimum=0, max_value=225)
+"""Rules of the embedded ladder: whole numbers that a number-level vocabulary can hold; 225 = 15 × 15 (ours)."""
+
+_FORMATS = {
+    "steps": (
+        "Write the calculation as steps separated by commas, each on two numbers at hand with its result, "
+        "for example <answer>3*5=15,15+7=22</answer>."
+    ),
+    "expression": "Write the calculation as one expression, for example <answer>(3*5)+7</answer>.",
+}
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """Countdown problems in one answer format, under one set of rules."""
+
+    problem_list: tuple[Problem, ...]
+    form: Literal["steps", "expression"] = "expression"
+    rules: Rules = Rules()
+    name: str = "countdown"
+
+    @classmethod
+    def embedded(cls) -> "Countdown":
+        """The test problems of the embedded ladder, answered in steps."""
+        with as_file(files("entropy_lab.builtin") / "countdown_test.jsonl") as path:
+            return cls(_read_problems(path), "steps", LADDER_RULES)
+
+    @classmethod
+    def from_file(cls, path: Path) -> "Countdown":
+        """Problems from a JSONL or Parquet file whose rows hold `nums` and `target`; plain rules, one expression.
+
+        Raises:
+            InputError: a row lacks a field or holds something other than whole numbers.
+        """
+        return cls(_read_problems(path), name=path.stem)
+
+    def problems(self) -> Sequence[Problem]:
+        """All problems, in file order."""
+        return self.problem_list
+
+    def messages(self, problem: Problem) -> list[dict[str, str]]:
+        """One user message: the rules, the answer format, then the problem as its last paragraph."""
+        request = "Reach the target number with the given numbers."
+        return [
+            {
+                "role": "user",
+                "content": f"{request} {self.rules.sentences()} {_FORMATS[self.form]}\n\n{problem.question}\n",
+            }
+        ]
+
+    def grade(self, problem: Problem, text: str) -> Grade:
+        """Grade one text; `answer` is the canonical form of the expression, so equal solutions compare equal."""
+        nums, target = problem.data["nums"], problem.data["target"]
+        verdict = grade_answer(nums, target, text, self.form, self.rules)
+        if verdict.tree is not None:
+            answer = form_text(canonical(verdict.tree))
+        else:
+            answer = None if verdict.code in ("no-answer", "too-long") else (find_answer(text) or text).strip()[:200]
+        return Grade(
+            correct=verdict.correct,
+            code=verdict.code,
+            answer=answer,
+            family=verdict.family,
+            first_calculation=first_calculation(nums, text),
+            flags=verdict.flags,
+        )
+
+
+def countdown_problem(nums: Sequence[int], target: int) -> Problem:
+    """A problem from its numbers; the question is the paragraph that the embedded ladder reads."""
+    numbers = " ".join(str(number) for number in nums)
+    return Problem(
+        problem_key(nums, target),
+        f"Numbers: {numbers}\nTarget: {target}",
+        {"nums": tuple(int(number) for number in nums), "target": int(target)},
+    )
+
+
+def _read_problems(path: Path) -> tuple[Problem, ...]:
+    problems: dict[str, Problem] = {}
+    for place, row in read_rows(path):
+        problem = _from_row(row, place)
+        problems.setdefault(problem.id, problem)
+    if not problems:
+        raise InputError(f"{path} holds no problems: each row needs `nums` and `target`.")
+    return tuple(problems.values())
+
+
+def _from_row(row: Mapping[str, Any], place: str) -> Problem:
+    nums, target = row.get("nums"), row.get("target")
+    if nums is None or isinstance(nums, str) or not hasattr(nums, "__len__") or not 1 <= len(nums) <= 8:
+        raise InputError(f"{place}: `nums` is {nums!r}; it must be a list of 1 to 8 whole numbers.")
+    for field, value in (("nums", number) for number in nums):
+        _whole(field, value, place)
+    return countdown_problem([int(number) for number in nums], _whole("target", target, place))
+
+
+def _whole(field: str, value: object, place: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError(f"{place}: `{field}` holds {value!r}; only whole numbers from 0 up are accepted.")
+    return value

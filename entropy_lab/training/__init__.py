@@ -1,0 +1,1 @@
+"""Training in the same code that diagnoses: recipes, corpora, the supervised loop, its state on disk."""
