@@ -43,7 +43,7 @@ class TokenView:
 
 @dataclass(frozen=True)
 class BlockView:
-    """A decision block: tokens `start` to `stop` (exclusive), entropies in nats, `share` of the trajectory's entropy."""
+    """A decision block: tokens `start` to `stop` (exclusive), entropies in nats, its `share` of all the entropy."""
 
     start: int
     stop: int

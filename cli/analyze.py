@@ -1,0 +1,136 @@
+"""`entropy-lab analyze`: a checkpoint, or rollouts made elsewhere, in; a diagnosis out."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from entropy_lab_cli.options import Device, Dtype, EngineName, Json, Out, PromptMode, Seed, TrustRemoteCode
+
+app = typer.Typer(help="Measure entropy, decision points and pass@k.", no_args_is_help=True)
+
+Ks = Annotated[str | None, typer.Option("--k", help="pass@k to report, as 1,4,16 [default: powers of two ≤ samples].")]
+RuleName = Annotated[
+    str, typer.Option("--decisions", help="How decision points are picked: quantile, top-k, threshold, low-logprob.")
+]
+RuleValue = Annotated[
+    float | None, typer.Option("--decisions-at", help="The rule's quantile, count or nats [default: 0.8, 4, 0.693, 4].")
+]
+
+
+@app.command()
+def checkpoint(
+    checkpoint: Annotated[
+        str, typer.Argument(help="builtin:NAME, a folder, a .gguf file or a hub id.", metavar="[CHECKPOINT]")
+    ] = "builtin:sft",
+    against: Annotated[str | None, typer.Option(help="A second checkpoint, compared problem by problem.")] = None,
+    task: Annotated[
+        str, typer.Option(help="countdown, math, a .jsonl or .parquet of problems, or path/to/file.py:Name.")
+    ] = "countdown",
+    problems: Annotated[int, typer.Option(min=1, help="How many problems, from the first.")] = 100,
+    samples: Annotated[int, typer.Option(min=1, help="Trajectories a problem.")] = 16,
+    k: Ks = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest completion, in tokens.")] = 512,
+    temperature: Annotated[float, typer.Option(min=0, help="Divides the logits, sampling and scoring alike.")] = 1.0,
+    top_p: Annotated[float, typer.Option(help="Keep the likeliest tokens of this mass; 1 keeps all.")] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Keep this many likeliest tokens; 0 keeps all.")] = 0,
+    decisions: RuleName = "quantile",
+    decisions_at: RuleValue = None,
+    engine: EngineName = "auto",
+    prompt: PromptMode = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    trust_remote_code: TrustRemoteCode = False,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Sample a checkpoint on a task and diagnose it; the same command continues an interrupted run."""
+    from entropy_lab.engines.protocol import Sampling
+    from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
+    from entropy_lab_cli.terminal import TerminalProgress
+
+    plan = Plan(
+        checkpoint=checkpoint,
+        against=against,
+        task=task,
+        problems=problems,
+        samples=samples,
+        ks=_ks(k),
+        sampling=Sampling(temperature, top_p, top_k, max_new_tokens, seed),
+        engine=engine,
+        prompt=prompt,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        rule=_rule(decisions, decisions_at),
+    )
+    _show(analyze_checkpoint(plan, out, TerminalProgress()), json)
+
+
+@app.command()
+def rollouts(
+    source: Annotated[Path, typer.Argument(help="A run directory, a Parquet or a JSONL file.")],
+    checkpoint: Annotated[str | None, typer.Option(help="Scores rows without entropies; shows tokens as text.")] = None,
+    task: Annotated[str | None, typer.Option(help="Grades rows without a verdict.")] = None,
+    k: Ks = None,
+    decisions: RuleName = "quantile",
+    decisions_at: RuleValue = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    trust_remote_code: TrustRemoteCode = False,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Diagnose trajectories that exist already."""
+    from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
+    from entropy_lab.workflows.outcome import Reading
+    from entropy_lab_cli.terminal import TerminalProgress
+
+    reading = Reading(_ks(k), _rule(decisions, decisions_at), seed)
+    progress = TerminalProgress()
+    _show(analyze_rollouts(source, checkpoint, task, reading, out, progress, device, dtype, trust_remote_code), json)
+
+
+def _ks(text: str | None) -> tuple[int, ...] | None:
+    from entropy_lab.errors import InputError
+
+    if text is None:
+        return None
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError as error:
+        raise InputError(f"--k is {text!r}; write whole numbers separated by commas, as 1,4,16.") from error
+
+
+def _rule(kind: str, value: float | None) -> Any:
+    from entropy_lab.diagnostics.decision_points import Rule
+    from entropy_lab.errors import InputError
+
+    defaults = {"quantile": 0.8, "top-k": 4.0, "threshold": 0.693, "low-logprob": 4.0}
+    if kind not in defaults:
+        raise InputError(f"--decisions is {kind!r}; choose one of {', '.join(defaults)}.")
+    return Rule(kind, defaults[kind] if value is None else value)  # type: ignore[arg-type]
+
+
+def _show(analysis: Any, json: bool) -> None:
+    """The summary for a person, or the metrics as one JSON document."""
+    from dataclasses import asdict
+
+    from entropy_lab_cli.terminal import console, print_json
+
+    if json:
+        print_json(
+            {
+                "run": str(analysis.folder),
+                "report": str(analysis.report),
+                "metrics": [asdict(metric) for metric in analysis.metrics],
+            }
+        )
+        return
+    from entropy_lab.reports.terminal import summary
+
+    out = console()
+    out.print(summary(analysis.diagnosis))
+    out.print(f"report {analysis.report}", markup=False, soft_wrap=True)

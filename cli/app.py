@@ -1,0 +1,36 @@
+"""The `entropy-lab` application: its commands, and the one place where errors become exit codes.
+
+Exit codes: 0 done, 2 wrong usage or broken input, 130 interrupted. Anything else that escapes is a fault of ours and shows
+its traceback.
+"""
+
+import sys
+
+import typer
+
+from entropy_lab.errors import InputError
+from entropy_lab_cli import analyze, doctor, train
+
+app = typer.Typer(
+    name="entropy-lab",
+    help="Did this checkpoint lose breadth, where inside the trajectory, and what brings it back?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(analyze.app, name="analyze")
+app.add_typer(train.app, name="train")
+app.command(name="doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        app()
+    except InputError as error:
+        sys.stderr.write(f"entropy-lab: {error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("entropy-lab: interrupted; run the same command again to continue where it stopped.\n")
+        sys.exit(130)

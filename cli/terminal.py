@@ -1,0 +1,88 @@
+"""How the command line shows progress and results: on stderr, and only to a person at a terminal."""
+
+import json
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+from rich.text import Text
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        unit = str(task.fields["unit"])
+        if task.speed is None:
+            return Text(f"- {unit}/s")
+        return Text(f"{task.speed:.3g} {unit}/s")
+
+
+class TerminalStage:
+    """One bar with count, rate and time left; nothing at all where stderr is no terminal."""
+
+    def __init__(self, console: Console, name: str, total: int, unit: str, done: int) -> None:
+        self._bars = RichProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bars.add_task(name, total=total, completed=done, unit=unit)
+
+    def advance(self, amount: int = 1) -> None:
+        """Count `amount` more units."""
+        self._bars.advance(self._task, amount)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+
+class TerminalProgress:
+    """Progress on stderr: bars for people, notes for everybody."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+
+    def stage(self, name: str, total: int, unit: str, done: int = 0) -> TerminalStage:
+        """Open a bar."""
+        return TerminalStage(self._console, name, total, unit, done)
+
+    def note(self, text: str) -> None:
+        """Print one line."""
+        self._console.print(text, markup=False, style="dim")
+
+
+def print_json(content: Any) -> None:
+    """The one JSON document of `--json`; strict, so a NaN raises instead of being printed."""
+    json.dump(content, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def console() -> Console:
+    """Standard output; 80 columns where its width is unknown."""
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=max(80, min(out.width, 120)))

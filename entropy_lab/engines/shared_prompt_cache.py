@@ -1,0 +1,264 @@
+"""Keys and values of a batch in which every prompt is held once, however many rows continue it.
+
+A row's attention has two parts: over the prompt that it shares with its siblings, where all rows of a prompt form one
+matrix product, and over its own completion. Each part is a softmax of its own; their log-sum-exps say how to mix
+them. Knows plain causal attention only, and raises `NotPlainAttention` where a model asks for anything else.
+
+Shape letters: R rows, C contexts (prompts) of a bucket, J row places a context, K key-value heads, G query heads a
+key-value head, D head size, P prompt length, T completion length, H hidden size.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AttentionInterface, DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from entropy_lab.engines.policy import Policy
+
+ATTENTION = "entropy_lab_shared_prompt"
+GROWTH = 64  # completion positions allotted at a time; ours
+BUCKET_TOKENS = 16384  # prompt tokens, padding included, computed in one forward pass; ours
+BUCKET_SPREAD = 1.25  # the longest prompt of a bucket over its shortest, which bounds the padding; ours
+UNDERSTOOD = {"position_ids", "position_embeddings", "cache_position", "use_cache", "is_causal"}
+
+
+class NotPlainAttention(Exception):
+    """The model's attention is more than a causal softmax over all earlier positions."""
+
+
+class Bucket:
+    """Contexts of similar length, computed and attended to together, padded on the right to the longest.
+
+    Queries are laid out on a grid [C, J]: `place_R` is each row's place on it, `row_CJ` the row behind each place
+    (row 0 behind an empty one, whose result nobody reads). Rows are counted within the bucket.
+    """
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        self.lengths_C = torch.tensor(lengths, device=device)
+        padding_CP = torch.arange(max(lengths), device=device) >= self.lengths_C[:, None]
+        self.padding_CP = padding_CP if min(lengths) < max(lengths) else None
+        self.keys: list[Tensor] = []  # a layer: [C, K, P, D]
+        self.values: list[Tensor] = []
+
+    def place(self, rows_C: NDArray[np.int64]) -> None:
+        """Lay out the grid for `rows_C` rows of each context, in that order."""
+        context_R = np.repeat(np.arange(len(rows_C)), rows_C)
+        within_R = np.arange(len(context_R)) - np.repeat(np.cumsum(rows_C) - rows_C, rows_C)
+        width = int(rows_C.max())
+        place_R = context_R * width + within_R
+        row_CJ = np.zeros(len(rows_C) * width, np.int64)
+        row_CJ[place_R] = np.arange(len(place_R))
+        self.rows = len(place_R)
+        self.place_R = torch.from_numpy(place_R).to(self.lengths_C.device)
+        self.row_CJ = torch.from_numpy(row_CJ).to(self.lengths_C.device)
+
+    def attend(self, layer: int, query_RKGD: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
+        """Attention of this bucket's rows over their prompts, [R, K, G, D], and its log-sum-exp [R, K, G]."""
+        keys_CKPD, values_CKPD = self.keys[layer], self.values[layer]
+        C, K, P, D = keys_CKPD.shape
+        G = query_RKGD.shape[2]
+        grid = query_RKGD[self.row_CJ].view(C, -1, K, G, D).transpose(1, 2).reshape(C * K, -1, D)
+        scores = product(grid, keys_CKPD.view(C * K, P, D).transpose(1, 2)).mul_(scaling)
+        if self.padding_CP is not None:
+            scores.view(C, -1, P).masked_fill_(self.padding_CP[:, None], -torch.inf)
+        mixed = product(scores.softmax(-1), values_CKPD.view(C * K, P, -1))
+        mass = scores.logsumexp(-1)
+        mixed = mixed.view(C, K, -1, G, mixed.shape[-1]).transpose(1, 2).reshape(-1, K, G, mixed.shape[-1])
+        mass = mass.view(C, K, -1, G).transpose(1, 2).reshape(-1, K, G)
+        return mixed[self.place_R], mass[self.place_R]
+
+
+class SharedPromptCache:
+    """One batch's keys and values; see `engines.decoding.DecodeCache` for the protocol."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._buckets: list[Bucket] = []
+        self._filling: Bucket | None = None
+        self._context_R = np.zeros(0, np.int64)  # context of each row, ascending
+        self._position_R = torch.empty(0, dtype=torch.int64)  # of the next token to be fed
+        self._length = 0  # completion tokens held
+        self._keys: list[Tensor] = []  # a layer: [R or more, K, T or more, D]
+        self._values: list[Tensor] = []
+
+    def prefill(self, contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> Tensor:
+        """Compute every context once; the final hidden state [R, H] of its last token for each of its rows."""
+        hidden = []
+        for bucket, rows in _bucketed(contexts, counts):
+            lengths = [len(ids) for ids in bucket]
+            ids = np.zeros((len(bucket), max(lengths)), np.int64)
+            for row, context in zip(ids, bucket, strict=True):
+                row[: len(context)] = context
+            hidden.append(self._prefill_bucket(ids, lengths, np.array(rows)))
+        self._context_R = np.repeat(np.arange(len(contexts)), counts)
+        lengths_R = np.repeat([len(context) for context in contexts], counts)
+        self._position_R = torch.from_numpy(lengths_R).to(self._policy.device)
+        return torch.cat(hidden)
+
+    def _prefill_bucket(self, ids: NDArray[np.int64], lengths: list[int], rows_C: NDArray[np.int64]) -> Tensor:
+        device = self._policy.device
+        bucket = Bucket(lengths, device)
+        bucket.place(rows_C)
+        self._buckets.append(bucket)
+        self._filling = bucket
+        hidden = self._forward(torch.from_numpy(ids).to(device), torch.arange(ids.shape[1], device=device)[None])
+        self._filling = None
+        if len(bucket.keys) != plain_layers(self._policy):
+            raise NotPlainAttention(f"{len(bucket.keys)} of its layers called the attention function")
+        last_CH = hidden[torch.arange(len(lengths), device=device), bucket.lengths_C - 1]
+        return last_CH.repeat_interleave(torch.from_numpy(rows_C).to(device), dim=0)
+
+    def step(self, token_R: Tensor) -> Tensor:
+        """Feed one token a row; its final hidden state, [R, H]."""
+        if self._length % GROWTH == 0:
+            self._grow()
+        hidden = self._forward(token_R[:, None], self._position_R[:, None])
+        self._position_R = self._position_R + 1
+        self._length += 1
+        return hidden[:, 0]
+
+    def keep(self, kept_R: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Drop the other rows; which old row stands where now.
+
+        Rows stay together by context. Only rows that must move are copied, so that dropping a few rows of a large
+        batch costs a few rows.
+        """
+        context_R = self._context_R[kept_R]
+        order = np.arange(len(context_R))
+        stays = kept_R[: len(order)] & (self._context_R[: len(order)] == context_R)
+        moved = kept_R.copy()
+        moved[: len(order)] &= ~stays
+        order[~stays] = np.flatnonzero(moved)  # both ascending, with as many rows of each context
+        target = torch.from_numpy(np.flatnonzero(~stays)).to(self._policy.device)
+        source = torch.from_numpy(order[~stays]).to(self._policy.device)
+        if len(target):
+            for tensor in (*self._keys, *self._values):
+                held = tensor[:, :, : self._length]
+                held[target] = held[source]
+        self._position_R = self._position_R[torch.from_numpy(order).to(self._policy.device)]
+        self._context_R = context_R
+        first = 0
+        rows_C = np.bincount(context_R, minlength=sum(len(bucket.lengths_C) for bucket in self._buckets))
+        for bucket in self._buckets:
+            bucket.place(rows_C[first : first + len(bucket.lengths_C)])
+            first += len(bucket.lengths_C)
+        return order
+
+    def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        return self._policy.hidden(ids, positions, use_cache=False, shared_prompt_cache=self)
+
+    def _grow(self) -> None:
+        """Make room for `GROWTH` more completion positions, a layer at a time."""
+        rows = len(self._context_R)
+        for tensors, held in ((self._keys, "keys"), (self._values, "values")):
+            for layer, like in enumerate(getattr(self._buckets[0], held)):
+                grown = like.new_empty(rows, like.shape[1], self._length + GROWTH, like.shape[3])
+                if self._length:
+                    grown[:, :, : self._length] = tensors[layer][:rows, :, : self._length]
+                    tensors[layer] = grown
+                else:
+                    tensors.append(grown)
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """Store `key` and `value` of a layer, and attend from `query`; all [rows, heads, tokens, D]."""
+        if self._filling is not None:
+            return self._attend_prompt(self._filling, layer, query, key, value, scaling)
+        R, K, _, D = key.shape
+        T = self._length + 1
+        keys, values = self._keys[layer][:R], self._values[layer][:R]
+        keys[:, :, T - 1] = key[:, :, 0]
+        values[:, :, T - 1] = value[:, :, 0]
+        query_RKGD = query.reshape(R, K, -1, D).to(keys.dtype)
+        scores = product(query_RKGD.flatten(0, 1), keys.flatten(0, 1)[:, :T].transpose(1, 2)).mul_(scaling)
+        own = product(scores.softmax(-1), values.flatten(0, 1)[:, :T]).view(R, K, -1, values.shape[-1])
+        own_mass = scores.logsumexp(-1).view(R, K, -1)
+        parts, first = [], 0
+        for bucket in self._buckets:
+            if bucket.rows:
+                parts.append(bucket.attend(layer, query_RKGD[first : first + bucket.rows], scaling))
+                first += bucket.rows
+        prompt = torch.cat([mixed for mixed, _ in parts])
+        prompt_mass = torch.cat([mass for _, mass in parts])
+        share = torch.sigmoid(own_mass - prompt_mass)[..., None]
+        return torch.lerp(prompt, own, share).to(query.dtype).reshape(R, 1, -1, values.shape[-1])
+
+    def _attend_prompt(
+        self, bucket: Bucket, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
+    ) -> Tensor:
+        if layer != len(bucket.keys):
+            raise NotPlainAttention(f"layer {layer} attends out of turn")
+        bucket.keys.append(key.to(held_dtype(key)).contiguous())
+        bucket.values.append(value.to(held_dtype(key)).contiguous())
+        # padding stands on the right, so a causal mask alone keeps real tokens from seeing it
+        mixed = nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+        )
+        return mixed.transpose(1, 2).contiguous()
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Batched matrix product that keeps float32 sums: rounded scores would be rounded log-probs."""
+    if right.dtype in (torch.float16, torch.bfloat16):
+        return torch.bmm(left.to(right.dtype), right, out_dtype=torch.float32)
+    return torch.bmm(left, right)
+
+
+def held_dtype(like: Tensor) -> torch.dtype:
+    """Dtype of stored keys: the model's where the device multiplies it into float32, else float32 or better."""
+    return like.dtype if like.is_cuda else torch.promote_types(like.dtype, torch.float32)
+
+
+def plain_layers(policy: Policy) -> int:
+    """How many layers the model has, if all of them keep every position's keys and values.
+
+    Raises:
+        NotPlainAttention: a layer slides, chunks, shares, compresses or recurs instead.
+    """
+    layers = DynamicCache(config=policy.config).layers
+    for index, layer in enumerate(layers):
+        if type(layer) is not DynamicLayer:
+            raise NotPlainAttention(f"layer {index} keeps a {type(layer).__name__}")
+    return len(layers)
+
+
+def shared_prompt_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    shared_prompt_cache: SharedPromptCache | None = None,
+    **extras: Any,
+) -> tuple[Tensor, None]:
+    """The function transformers calls in every layer; returns [rows, tokens, heads, D] and no weights."""
+    unknown = [name for name, value in extras.items() if value is not None and name not in UNDERSTOOD]
+    if shared_prompt_cache is None or attention_mask is not None or unknown:
+        raise NotPlainAttention(f"its attention takes {', '.join(unknown) or 'a mask of its own'}")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return shared_prompt_cache.attend(int(module.layer_idx), query, key, value, scaling), None
+
+
+AttentionInterface.register(ATTENTION, shared_prompt_attention)
+
+
+def _bucketed(contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> list[tuple[list[Sequence[int]], list[int]]]:
+    """Cut the contexts, in their order, into runs of similar length and similar number of rows."""
+    runs: list[tuple[list[Sequence[int]], list[int]]] = []
+    for context, count in zip(contexts, counts, strict=True):
+        if runs:
+            lengths = [len(ids) for ids in runs[-1][0]] + [len(context)]
+            rows = [*runs[-1][1], count]
+            fits = len(lengths) * max(lengths) <= BUCKET_TOKENS
+            if fits and max(lengths) <= BUCKET_SPREAD * min(lengths) and max(rows) <= 2 * min(rows):
+                runs[-1][0].append(context)
+                runs[-1][1].append(count)
+                continue
+        runs.append(([context], [count]))
+    return runs

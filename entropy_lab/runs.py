@@ -1,0 +1,154 @@
+"""The run directory: what was asked, what was found, and enough to continue after a kill.
+
+A run is named by the hash of its effective settings, so the same command finds it again. Rollouts are written batch by
+batch; a batch whose file exists is never sampled twice, and a batch cut short is sampled again from its first token.
+"""
+
+import fcntl
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from entropy_lab.diagnostics.metric import Metric
+from entropy_lab.errors import InputError
+from entropy_lab.files import write_json
+from entropy_lab.rollouts import Rollouts
+
+LIBRARIES = ("entropy-lab", "torch", "transformers", "numpy", "scipy", "pyarrow", "vllm")
+
+
+@dataclass
+class Run:
+    """An open run directory. `record` is what `run.json` holds; change it through `note` only."""
+
+    folder: Path
+    record: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, index: int) -> Path:
+        """Where batch `index` is kept."""
+        return self.folder / "rollouts" / f"part-{index:05d}.parquet"
+
+    def write_part(self, index: int, rollouts: Rollouts) -> None:
+        """Keep one finished batch."""
+        rollouts.write(self.part(index))
+
+    def rollouts(self, parts: int) -> Rollouts:
+        """All rows of batches 0 … `parts` − 1, in order."""
+        return Rollouts.concat([Rollouts.read(self.part(index)) for index in range(parts)])
+
+    def note(self, **fields: Any) -> None:
+        """Add to `run.json`, written whole."""
+        self.record.update(fields)
+        write_json(self.folder / "run.json", self.record)
+
+    def write_metrics(self, metrics: Sequence[Metric]) -> None:
+        """Write `metrics.json`: a flat list, null with a note where a value does not exist."""
+        write_json(self.folder / "metrics.json", [asdict(metric) for metric in metrics])
+
+    def write_problems(
+        self, problem_ids: Sequence[str], tables: Mapping[str, Mapping[str, NDArray[np.float64]]]
+    ) -> None:
+        """Write `problems.parquet`: one row for each (problem, metric, checkpoint); null where undefined.
+
+        `tables` maps checkpoint → metric → values in the order of `problem_ids`.
+        """
+        rows = [
+            pa.table(
+                {
+                    "problem_id": pa.array(problem_ids, pa.string()),
+                    "metric": pa.array([metric] * len(problem_ids), pa.string()),
+                    "checkpoint": pa.array([checkpoint] * len(problem_ids), pa.string()),
+                    "value": pa.array(np.asarray(values, float), pa.float64(), from_pandas=True),
+                }
+            )
+            for checkpoint, metrics in tables.items()
+            for metric, values in metrics.items()
+        ]
+        partial = self.folder / ".problems.parquet.partial"
+        pq.write_table(pa.concat_tables(rows), partial, compression="zstd")
+        partial.replace(self.folder / "problems.parquet")
+
+
+@contextmanager
+def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None) -> Iterator[Run]:
+    """Open the run of `settings`, new or begun earlier, and hold it against other processes.
+
+    Raises:
+        InputError: `out` holds a run of other settings, is no run directory, or is being written by another process.
+    """
+    digest = settings_hash(settings)
+    folder = out or Path("runs") / f"{command.replace(' ', '-')}-{digest}"
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --out must name a directory.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file() and not _only_lock(folder):
+        raise InputError(f"{folder} is not empty and holds no run; give another --out.")
+    (folder / "rollouts").mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder} is being written by another process; wait for it or give another --out."
+            ) from error
+        run = Run(folder, _begun(folder, digest))
+        if not run.record:
+            run.note(
+                command=command,
+                settings_hash=digest,
+                settings=dict(settings),
+                versions=versions(),
+                started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            )
+        yield run
+
+
+def _only_lock(folder: Path) -> bool:
+    """Whether a run was killed before its first record was written."""
+    return all(entry.name in (".lock", "rollouts", ".run.json.partial") for entry in folder.iterdir()) and not any(
+        (folder / "rollouts").glob("*.parquet")
+    )
+
+
+def _begun(folder: Path, digest: str) -> dict[str, Any]:
+    path = folder / "run.json"
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        begun = record["settings_hash"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error}); move the directory away and run again.") from error
+    if begun != digest:
+        raise InputError(
+            f"{folder} holds a run of other settings ({begun}, not {digest}); give another --out, or leave it out."
+        )
+    return dict(record)
+
+
+def settings_hash(settings: Mapping[str, Any]) -> str:
+    """Ten hex digits that name the effective settings."""
+    text = json.dumps(settings, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    found = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found

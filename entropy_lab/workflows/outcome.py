@@ -1,0 +1,145 @@
+"""What an analysis leaves behind: metrics, per-problem values, figures and the page, all in the run directory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entropy_lab.checkpoints import Checkpoint
+from entropy_lab.diagnostics.comparison import compare
+from entropy_lab.diagnostics.decision_points import Rule
+from entropy_lab.diagnostics.metric import Metric
+from entropy_lab.progress import Progress
+from entropy_lab.reports.contents import CheckpointDiagnosis, Diagnosis, TrajectoryView
+from entropy_lab.reports.figures import write_figures
+from entropy_lab.reports.page import write_page
+from entropy_lab.rollouts import Rollouts
+from entropy_lab.runs import Run
+from entropy_lab.texts import token_texts
+from entropy_lab.workflows.diagnosis import Measured, decision_metrics, decision_tokens, diagnosis_of, measure, opening
+from entropy_lab.workflows.shown import agreement, choose, rescore, views
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rollouts are read: nothing here changes them. `ks` None means the powers of two ≤ samples."""
+
+    ks: tuple[int, ...] | None = None
+    rule: Rule = Rule()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A finished analysis: where it lies, and what it found."""
+
+    folder: Path
+    metrics: tuple[Metric, ...]
+    diagnosis: Diagnosis
+
+    @property
+    def report(self) -> Path:
+        """The HTML page."""
+        return self.folder / "report.html"
+
+
+def conclude(
+    run: Run,
+    task: str,
+    rollouts: Mapping[str, tuple[Rollouts, Checkpoint | None]],
+    reading: Reading,
+    questions: Mapping[str, str],
+    progress: Progress,
+    temperature: float | None = None,
+) -> Analysis:
+    """Diagnose each checkpoint's rollouts (with its checkpoint, where it is at hand) and write all files.
+
+    With two checkpoints, differences are paired by problem, first minus second.
+    """
+    measured, diagnoses = [], []
+    for name, (rows, checkpoint) in rollouts.items():
+        one = measure(name, rows, ks=reading.ks, rule=reading.rule, seed=reading.seed, temperature=temperature)
+        measured.append(one)
+        diagnoses.append(_look_at(one, checkpoint, questions, reading.seed, progress))
+    return _write(run, task, measured, diagnoses, reading, progress)
+
+
+def _look_at(
+    measured: Measured, checkpoint: Checkpoint | None, questions: Mapping[str, str], seed: int, progress: Progress
+) -> CheckpointDiagnosis:
+    """Metrics, decision tokens and shown trajectories of one checkpoint; the last two need its tokenizer."""
+    metrics = [*measured.summary.metrics, *decision_metrics(measured, seed)]
+    opened = opening(measured)
+    if checkpoint is None:
+        names = [] if opened is None else [f"id {token}" for token in opened.token_id]
+        return diagnosis_of(measured, metrics, decision_tokens(opened, names), ())
+    names = [] if opened is None else ["".join(token_texts(checkpoint.tokenizer, [int(t)])) for t in opened.token_id]
+    rows = choose(measured.rollouts)
+    shown: tuple[TrajectoryView, ...] = ()
+    if measured.blocks is not None and rows:
+        scores = rescore(checkpoint, measured.rollouts, rows, progress)
+        metrics += agreement(measured.name, measured.rollouts, rows, scores, seed)
+        shown = views(checkpoint, measured.rollouts, rows, scores, measured.blocks, questions)
+    return diagnosis_of(measured, metrics, decision_tokens(opened, names), shown)
+
+
+def _write(
+    run: Run,
+    task: str,
+    measured: Sequence[Measured],
+    diagnoses: Sequence[CheckpointDiagnosis],
+    reading: Reading,
+    progress: Progress,
+) -> Analysis:
+    """Differences, then every file of the run directory, the page last."""
+    differences: tuple[Metric, ...] = ()
+    if len(measured) == 2:
+        differences = compare(measured[0].summary, measured[1].summary, seed=reading.seed)
+    metrics = (*(metric for one in diagnoses for metric in one.metrics), *differences)
+    problem_ids = sorted({str(problem) for one in measured for problem in one.summary.problems})
+    run.write_metrics(metrics)
+    run.write_problems(problem_ids, {one.name: _aligned(one, problem_ids) for one in measured})
+    run.note(analysis=asdict(reading))
+    diagnosis = Diagnosis(
+        title=" against ".join(one.name for one in measured),
+        task=task,
+        checkpoints=tuple(diagnoses),
+        differences=differences,
+        settings=run.record,
+        notes=_notes(diagnoses),
+    )
+    with progress.stage("figures and report", 2, "file") as stage:
+        write_figures(diagnosis, run.folder / "figures")
+        stage.advance()
+        write_page(diagnosis, run.folder / "report.html")
+        stage.advance()
+    return Analysis(run.folder, metrics, diagnosis)
+
+
+def _aligned(measured: Measured, problem_ids: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Per-problem values in the order of `problem_ids`, NaN for problems this checkpoint does not have."""
+    place = {str(problem): row for row, problem in enumerate(measured.summary.problems)}
+    rows = np.array([place.get(problem, -1) for problem in problem_ids])
+    return {
+        name: np.where(rows >= 0, np.append(values, np.nan)[rows], np.nan)
+        for name, values in measured.summary.per_problem.items()
+    }
+
+
+def _notes(diagnoses: Sequence[CheckpointDiagnosis]) -> tuple[str, ...]:
+    """What a reader must know before believing an accuracy: truncation and failed gradings."""
+    notes = []
+    for one in diagnoses:
+        values = {metric.metric: metric.value for metric in one.metrics}
+        truncated, failed = values.get("sampling.truncation_rate"), values.get("grading.failure_rate")
+        if truncated:
+            notes.append(
+                f"{one.name}: {truncated:.1%} of completions were cut off at the length limit and count as they stand."
+            )
+        if failed:
+            notes.append(
+                f"{one.name}: the grader failed on {failed:.1%} of completions; they are left out, not counted wrong."
+            )
+    return tuple(notes)

@@ -1,0 +1,101 @@
+"""From problems to graded trajectories in a run directory, batch by batch; finished batches are never sampled again."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from entropy_lab.checkpoints import Checkpoint
+from entropy_lab.engines.protocol import Engine, Request, Sampling, Trajectory
+from entropy_lab.progress import Progress
+from entropy_lab.prompts import encode_prompt
+from entropy_lab.rollouts import Rollouts
+from entropy_lab.runs import Run
+from entropy_lab.tasks.grading import grade_all
+from entropy_lab.tasks.protocol import Problem, Task
+from entropy_lab.texts import completion_text
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is sampled: `samples` trajectories of each problem by one checkpoint."""
+
+    checkpoint: Checkpoint
+    task: Task
+    problems: Sequence[Problem]
+    samples: int
+    sampling: Sampling
+    prompt: str
+
+    def requests(self) -> list[Request]:
+        """One request a problem; its prompt is encoded here, once."""
+        return [
+            Request(problem.id, encode_prompt(self.checkpoint, self.task.messages(problem), self.prompt), self.samples)
+            for problem in self.problems
+        ]
+
+
+def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progress: Progress) -> int:
+    """Sample `order` into parts `first_part` … of `run`, skipping parts that are there; returns the next free part.
+
+    A part is one batch of the engine's partition. A batch cut short by a kill is sampled again whole: the same rows
+    then run together, so that even rounding repeats and the run ends with the numbers of an uninterrupted one.
+    """
+    requests = order.requests()
+    rows = engine.rows(requests, order.sampling)
+    run.note(rows={**run.record.get("rows", {}), order.checkpoint.name: rows})
+    batches = engine.partition(requests, order.sampling)
+    parts = range(first_part, first_part + len(batches))
+    sizes = [sum(request.count for request in batch) for batch in batches]
+    done = sum(size for part, size in zip(parts, sizes, strict=True) if run.part(part).is_file())
+    began, tokens = time.monotonic(), 0
+    with progress.stage(f"sample {order.checkpoint.name}", sum(sizes), "trajectory", done) as stage:
+        for part, batch in zip(parts, batches, strict=True):
+            if run.part(part).is_file():
+                continue
+            trajectories = []
+            for trajectory in engine.sample(batch, order.sampling):
+                trajectories.append(trajectory)
+                tokens += len(trajectory.token_ids)
+                stage.advance()
+            run.write_part(part, graded(order, trajectories))
+    if tokens:
+        rate = tokens / (time.monotonic() - began)
+        timings = {
+            **run.record.get("timings", {}),
+            order.checkpoint.name: {"sampled_tokens_per_second": round(rate, 1)},
+        }
+        run.note(timings=timings)
+    return parts.stop
+
+
+def graded(order: Order, trajectories: Sequence[Trajectory]) -> Rollouts:
+    """Trajectories as rollouts with text and grade, in the order of problems and samples."""
+    position = {problem.id: index for index, problem in enumerate(order.problems)}
+    ordered = sorted(trajectories, key=lambda row: (position[row.problem_id], row.sample_index))
+    checkpoint = order.checkpoint
+    texts = [completion_text(checkpoint.tokenizer, row.token_ids, checkpoint.end_ids) for row in ordered]
+    grades = grade_all(order.task, [order.problems[position[row.problem_id]] for row in ordered], texts)
+    return Rollouts.from_rows(
+        {
+            "checkpoint": checkpoint.name,
+            "problem_id": row.problem_id,
+            "sample_index": row.sample_index,
+            "group_id": row.problem_id,
+            "prompt_ids": row.prompt_ids,
+            "token_ids": row.token_ids,
+            "logprobs": row.logprobs,
+            "text": text,
+            "finish_reason": row.finish_reason,
+            "seed": row.seed,
+            "temperature": row.temperature,
+            "correct": grade.correct,
+            "code": grade.code,
+            "answer": grade.answer,
+            "family": grade.family,
+            "first_calculation": grade.first_calculation,
+            "logprob": row.logprob,
+            "entropy": row.entropy,
+            "varentropy": row.varentropy,
+        }
+        for row, text, grade in zip(ordered, texts, grades, strict=True)
+    )

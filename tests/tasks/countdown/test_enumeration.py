@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entropy_lab.tasks.countdown.answers import grade_answer
+from entropy_lab.tasks.countdown.enumeration import canonical_menu, everything, solutions, steps_menu, written_menu
+from entropy_lab.tasks.countdown.expressions import canonical, form_text, leaves, value_of
+from entropy_lab.tasks.countdown.rules import Rules
+from entropy_lab.tasks.countdown.steps import random_steps
+from tests.oracles.countdown import all_solutions, first_step_families, leftmost_family
+
+DATA = Path(__file__).parents[2] / "data" / "countdown"
+LADDER = Rules(integers_only=True, minimum=0, max_value=225)
+
+
+def rows(name):
+    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("case", rows("enumeration.jsonl"), ids=str)
+def test_counts_and_written_menus(case):
+    forms = solutions(case["nums"], case["target"])
+    assert len(forms) == case["canonical"]
+    assert sorted(written_menu(forms)) == sorted(case["written_families"])
+
+
+@pytest.mark.parametrize("case", rows("steps_menu.jsonl"), ids=str)
+def test_steps_menus(case):
+    integers = Rules(integers_only=True)
+    assert sorted(steps_menu(solutions(case["nums"], case["target"]))) == case["steps_families"]
+    forms = solutions(case["nums"], case["target"], integers)
+    assert sorted(steps_menu(forms, integers)) == case["steps_families_integers"]
+
+
+def test_a_canonical_menu_is_not_the_menu_of_written_answers():
+    forms = solutions([3, 5], 8)
+    assert canonical_menu(forms) == {"3+"}
+    assert written_menu(forms) == {"3+", "5+"}
+
+
+@pytest.mark.parametrize(("nums", "count"), [((7,), 1), ((7, 11), 6), ((7, 11, 101), 104), ((7, 11, 101, 1009), 3012)])
+def test_number_of_canonical_forms_over_distinct_numbers(nums, count):
+    assert sum(len(forms) for forms in everything(nums).values()) == count
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    st.integers(0, 30),
+    st.sampled_from([Rules(), Rules(integers_only=True), LADDER, Rules(max_value=20), Rules(minimum=1)]),
+)
+def test_solutions_and_menus_equal_brute_force(nums, target, rules):
+    trees = all_solutions(nums, target, rules)
+    forms = solutions(nums, target, rules)
+    assert set(forms) == {canonical(tree) for tree in trees}
+    compound = [tree for tree in trees if not isinstance(tree, int)]
+    assert written_menu(forms) == {leftmost_family(tree) for tree in compound}
+    assert steps_menu(forms, rules) == set().union(*(first_step_families(tree) for tree in compound))
+
+
+def test_leaving_numbers_out():
+    forms = solutions([1, 3, 7, 10], 21, Rules(use="any"))
+    assert "3*7" in map(form_text, forms)
+    assert all(value_of(form) == 21 and len(leaves(form)) <= 4 for form in forms)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 15), min_size=2, max_size=4), st.integers(1, 60), st.integers(0, 2**32))
+def test_random_steps_are_correct_answers_and_all_first_steps_occur(nums, target, seed):
+    forms = solutions(nums, target, LADDER)
+    generator = np.random.default_rng(seed)
+    menu = steps_menu(forms, LADDER)
+    for form in forms[:3]:
+        verdict = grade_answer(nums, target, random_steps(form, generator, LADDER), "steps", LADDER)
+        assert verdict.correct
+        assert canonical(verdict.tree) == form
+        assert verdict.family in menu
