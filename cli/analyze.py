@@ -7,7 +7,7 @@ import typer
 
 from entropy_lab_cli.options import Device, Dtype, EngineName, Json, Out, PromptMode, Seed, TrustRemoteCode
 
-app = typer.Typer(help="Measure entropy, decision points and pass@k.", no_args_is_help=True)
+app = typer.Typer(help="Measure entropy, decision points and pass@k.", no_args_is_help=True, rich_markup_mode=None)
 
 Ks = Annotated[str | None, typer.Option("--k", help="pass@k to report, as 1,4,16 [default: powers of two ≤ samples].")]
 RuleName = Annotated[
@@ -25,7 +25,7 @@ def checkpoint(
     ] = "builtin:sft",
     against: Annotated[str | None, typer.Option(help="A second checkpoint, compared problem by problem.")] = None,
     task: Annotated[
-        str, typer.Option(help="countdown, math, a .jsonl or .parquet of problems, or path/to/file.py:Name.")
+        str, typer.Option(help="countdown, a .jsonl or .parquet of problems, or path/to/file.py:Name.")
     ] = "countdown",
     problems: Annotated[int, typer.Option(min=1, help="How many problems, from the first.")] = 100,
     samples: Annotated[int, typer.Option(min=1, help="Trajectories a problem.")] = 16,

@@ -7,7 +7,7 @@ import typer
 
 from entropy_lab_cli.options import Json, Out
 
-app = typer.Typer(help="Train by a recipe.", no_args_is_help=True)
+app = typer.Typer(help="Train by a recipe.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()

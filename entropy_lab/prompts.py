@@ -5,7 +5,6 @@ template writes it or not.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from entropy_lab.errors import InputError
@@ -16,8 +15,12 @@ if TYPE_CHECKING:
     from entropy_lab.checkpoints import Checkpoint
 
 PromptMode = Literal["auto", "chat", "raw"]
-TODAY = date(2024, 7, 26)
-"""The date that templates are given (ours): a prompt depends on its messages, never on the day it is built."""
+FIXED_DATE = (
+    "{% macro strftime_now(format) %}{{ format | replace('%d', '26') | replace('%m', '07') | replace('%b', 'Jul')"
+    " | replace('%B', 'July') | replace('%Y', '2024') | replace('%y', '24') }}{% endmacro %}\n"
+)
+"""Stands in for the clock that transformers offers templates (ours): a prompt depends on its messages, never on the
+day it is built. The day is the one that Llama's templates fall back to."""
 
 
 def prompt_mode(checkpoint: "Checkpoint", mode: str = "auto") -> Literal["chat", "raw"]:
@@ -63,12 +66,14 @@ def encode_prompt(
 
 
 def _render(checkpoint: "Checkpoint", messages: Sequence[Mapping[str, str]]) -> str:
+    tokenizer = checkpoint.tokenizer
     try:
-        text = checkpoint.tokenizer.apply_chat_template(
+        template = tokenizer.get_chat_template()
+        text = tokenizer.apply_chat_template(
             [dict(message) for message in messages],
+            chat_template=FIXED_DATE + template if "strftime_now" in template else template,
             tokenize=False,
             add_generation_prompt=True,
-            strftime_now=TODAY.strftime,
         )
     except Exception as error:  # a template is a program from outside and may raise anything
         raise InputError(

@@ -1,7 +1,7 @@
 """Token ids to text, exactly: what graders read, and the piece of text that each token adds.
 
 Pieces joined are the decoded text, for any tokenizer. A token that leaves a character unfinished gets "" and the one
-that completes it gets the character; what is still unfinished at the end shows as U+FFFD, as in the decoded text.
+that completes it gets the character; bytes that no token completes show as U+FFFD, as in the decoded text.
 Ids that the tokenizer does not know (padded head rows) show as ⟨id 123⟩.
 """
 

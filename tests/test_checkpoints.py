@@ -513,7 +513,7 @@ def test_every_truncation_of_a_gguf_is_refused(small_gguf: Path, tmp_path: Path)
     content, cut = small_gguf.read_bytes(), tmp_path / "cut.gguf"
     for length in (*range(0, 700, 7), len(content) - 1):
         cut.write_bytes(content[:length])
-        with pytest.raises(InputError, match=r"cut\.gguf"):
+        with pytest.raises(InputError, match=r"cut\.gguf is (truncated|not a GGUF file)"):
             inspect_gguf(cut)
 
 
@@ -546,7 +546,7 @@ def test_one_part_of_a_split_gguf_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gguf_that_is_no_model_is_refused(small_gguf: Path) -> None:
-    assert "its configuration cannot be loaded" in error_of(small_gguf)
+    assert "its tokenizer cannot be loaded" in error_of(small_gguf)
 
 
 def test_smollm2_answers(smollm2_gguf: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ def head_means(values: Ragged, count_N: Ints) -> Floats:
 
 def share_counts(values: Ragged, share: float) -> Ints:
     """⌈share · length⌉ of each row, shape (N,)."""
-    return np.ceil(share * values.lengths).astype(np.int64)
+    return np.ceil(share * values.lengths - 1e-9).astype(np.int64)
 
 
 def problem_means(values_N: NDArray[np.generic], problem_N: NDArray[np.integer], problems: int) -> Floats:

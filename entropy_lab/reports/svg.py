@@ -82,6 +82,8 @@ def inline(figure: Figure, name: str, title: str, series: Sequence[str]) -> str:
     root = _tree(figure, name, series)
     for size in ("width", "height"):
         root.attrib.pop(size, None)
+    for element in root.iter("use"):
+        element.set("href", element.attrib.pop("xlink:href"))
     root.set("role", "img")
     root.set("aria-labelledby", f"{name}-title")
     heading = ElementTree.Element("title", {"id": f"{name}-title"})

@@ -9,6 +9,7 @@ answer list is compared part by part in any order; stated units and tolerances a
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -35,7 +36,8 @@ def judge(request: Mapping[str, Any]) -> dict[str, Any]:
         written = plain(request["boxed"], request["unit"])
         parsed = parse_boxed(written)
     else:
-        parsed = math_verify.parse(request["tail"], parsing_timeout=None, raise_on_error=True)
+        tail = without_exponents(request["tail"].replace("\\$", ""))
+        parsed = math_verify.parse(tail, parsing_timeout=None, raise_on_error=True)
         written = next((reading for reading in parsed if isinstance(reading, str)), "")
     if not parsed:
         return {"code": "no-answer", "answer": None}
@@ -55,9 +57,13 @@ def plain(latex: str, unit: str | None) -> str:
         bare = unit.replace("$", "").strip()
         for ending in (f"\\{bare}", f"\\text{{{bare}}}", f"\\mathrm{{{bare}}}", bare):
             latex = latex.strip().removesuffix(ending)
-    latex = re.sub(r"(?<![\w.])(\d+\.?\d*|\.\d+)[eE]([+-]?\d+)(?!\w)", r"\1 \\times 10^{\2}", latex)
-    latex = re.sub(r"(\d)\.(?=\s*[-/*+)]|\s*$)", r"\1", latex)
+    latex = re.sub(r"(\d)\.(?=\s*[-/*+)]|\s*$)", r"\1", without_exponents(latex))
     return latex.strip()
+
+
+def without_exponents(text: str) -> str:
+    """Write 4.5e-3 as 0.0045, since LaTeX reads its e as Euler's number; exponents past 99 are left alone."""
+    return re.sub(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)[eE][+-]?\d{1,2}(?!\w)", lambda n: f"{Decimal(n[0]):f}", text)
 
 
 @lru_cache(maxsize=1024)
@@ -141,6 +147,6 @@ def split_parts(latex: str) -> list[str]:
 def normal_form(parsed: Parsed) -> str:
     """Return the text by which equal answers are recognised: the parsed value (27.0 is 27), or what was written."""
     value = parsed[0]
-    if isinstance(value, sympy.Float):
+    if isinstance(value, sympy.Float) and (float(value) or not value):  # false where a double underflows
         return f"{float(value):.12g}"
     return readable(str(value))

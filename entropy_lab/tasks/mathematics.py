@@ -21,7 +21,7 @@ from entropy_lab.tasks.protocol import Grade, Problem
 from entropy_lab.tasks.question_answer import read_problem
 
 SECONDS_PER_ANSWER = 5.0
-LONGEST_BOX = 2_000  # characters; more cannot be a final answer, and must not reach the parser
+LONGEST_BOX = 1_000  # characters beyond the gold's; more cannot be a final answer, and must not reach the parser
 TAIL = 2_000  # characters of a text without a box in which math-verify looks for an answer
 
 
@@ -147,4 +147,4 @@ def _grade(request: dict[str, Any], reply: Reply) -> Grade:
     if code.startswith("grader-"):
         answer = readable(request["boxed"]) if request["boxed"] is not None else None
         return Grade(None, code, answer, flags=(*flags, reply["detail"]) if "detail" in reply else flags)
-    return Grade(code == "correct", code, reply["answer"], flags=flags)
+    return Grade(code == "correct", code, reply["answer"] or None, flags=flags)

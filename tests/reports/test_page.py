@@ -82,7 +82,7 @@ def test_references_lead_to_ids_of_the_page(parsed: Parsed) -> None:
             assert value[1:] in ids
         if name == "aria-labelledby":
             assert value in ids
-        assert {match for match in re.findall(r"url\(#([^)]*)\)", value)} <= ids
+        assert set(re.findall(r"url\(#([^)]*)\)", value)) <= ids
 
 
 def test_nothing_leaves_the_page(parsed: Parsed) -> None:
@@ -116,10 +116,7 @@ def test_numbers_that_do_not_exist_are_never_spelled(parsed: Parsed) -> None:
     """G2: strict JSON and no NaN or Infinity in text or figures."""
     data_of(parsed)
     everything = "\n".join([*parsed.text, *(value for _, _, value in parsed.attributes)])
-    assert not re.search(r"\b(nan|inf|infinity|undefined|none)\b", everything, re.IGNORECASE) or all(
-        "'none'" in line for line in re.findall(r".*\bnone\b.*", everything) if "fill: none" not in line
-    )
-    assert not re.search(r"\b(NaN|nan|inf|Infinity|undefined|None)\b", everything)
+    assert re.findall(r"\b(?:NaN|nan|inf|Infinity|undefined|None)\b", everything) == []
 
 
 def test_hostile_text_is_verbatim_in_text_and_data(hostile: Diagnosis) -> None:
@@ -163,7 +160,7 @@ def test_a_number_without_interval_stands_in_the_table_only(single: Diagnosis) -
     bare = replace(single.checkpoints[0], metrics=(Metric("pass@1", 0.777, None, None, "share", 100),))
     text = page(replace(single, checkpoints=(bare,)))
     assert 'class="card"' not in text
-    assert text.count("0.777") == 1
+    assert Parsed(text).text.count("0.777") == 1
     assert "no number with an interval was measured" in text
 
 

@@ -1,0 +1,52 @@
+"""Grades many texts with any task, and refuses to go on with a grader that fails too often (pitfall T6)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from entropy_lab.tasks.protocol import Grade, Problem, Task
+
+FEWEST_GRADES = 20
+
+
+@runtime_checkable
+class GradesMany(Protocol):
+    """A task that grades faster in bulk."""
+
+    def grade_many(self, pairs: Sequence[tuple[Problem, str]]) -> list[Grade]:
+        """Grade each text against its problem, in order."""
+
+
+class GraderFailure(RuntimeError):
+    """The grader failed on more answers than a run may carry; the answers are not to blame and stay ungraded."""
+
+
+def grade_all(task: Task, problems: Sequence[Problem], texts: Sequence[str]) -> list[Grade]:
+    """Grade `texts[i]` as an answer to `problems[i]`.
+
+    A task that raises on a text gives `correct` None, code "grader-error" and the error's kind as a flag, never a
+    wrong answer; `require_working_grader` then decides whether the run may go on.
+    """
+    pairs = list(zip(problems, texts, strict=True))
+    if isinstance(task, GradesMany):
+        return task.grade_many(pairs)
+    return [_grade(task, problem, text) for problem, text in pairs]
+
+
+def require_working_grader(grades: Sequence[Grade], most_failures: float = 0.1) -> None:
+    """Raise GraderFailure if more than the share `most_failures` of at least FEWEST_GRADES grades is unknown."""
+    failed = Counter(" ".join((grade.code, *grade.flags)) for grade in grades if grade.correct is None)
+    count = failed.total()
+    if len(grades) >= FEWEST_GRADES and count > most_failures * len(grades):
+        kinds = ", ".join(f"{kind} ({times})" for kind, times in failed.most_common(3))
+        raise GraderFailure(
+            f"the grader failed on {count} of {len(grades)} answers: {kinds}; more than {most_failures:.0%} unknown "
+            "would bias every number; look at these answers or raise the grader's time limit."
+        )
+
+
+def _grade(task: Task, problem: Problem, text: str) -> Grade:
+    try:
+        return task.grade(problem, text)
+    except Exception as error:  # counted apart, so that a broken grader is not read as a weak policy
+        return Grade(None, "grader-error", flags=(type(error).__name__,))
