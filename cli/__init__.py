@@ -1,5 +1,5 @@
 """The command line: thin files, one a command, over `entropy_lab`. Heavy imports happen inside commands."""
 
-from entropy_lab_cli.app import main
+from .app import main
 
 __all__ = ["main"]

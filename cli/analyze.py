@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entropy_lab_cli.options import Device, Dtype, EngineName, Json, Out, PromptMode, Seed, TrustRemoteCode
+from .options import Device, Dtype, EngineName, Json, Out, PromptMode, Seed, TrustRemoteCode
 
 app = typer.Typer(help="Measure entropy, decision points and pass@k.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -48,7 +48,8 @@ def checkpoint(
     """Sample a checkpoint on a task and diagnose it; the same command continues an interrupted run."""
     from entropy_lab.engines.protocol import Sampling
     from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
-    from entropy_lab_cli.terminal import TerminalProgress
+
+    from .terminal import TerminalProgress
 
     plan = Plan(
         checkpoint=checkpoint,
@@ -86,7 +87,8 @@ def rollouts(
     """Diagnose trajectories that exist already."""
     from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
     from entropy_lab.workflows.outcome import Reading
-    from entropy_lab_cli.terminal import TerminalProgress
+
+    from .terminal import TerminalProgress
 
     reading = Reading(_ks(k), _rule(decisions, decisions_at), seed)
     progress = TerminalProgress()
@@ -118,7 +120,7 @@ def _show(analysis: Any, json: bool) -> None:
     """The summary for a person, or the metrics as one JSON document."""
     from dataclasses import asdict
 
-    from entropy_lab_cli.terminal import console, print_json
+    from .terminal import console, print_json
 
     if json:
         print_json(

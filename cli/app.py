@@ -1,7 +1,7 @@
 """The `entropy-lab` application: its commands, and the one place where errors become exit codes.
 
-Exit codes: 0 done, 2 wrong usage or broken input, 130 interrupted. Anything else that escapes is a fault of ours and shows
-its traceback.
+Exit codes: 0 done, 1 something checked is not well, 2 wrong usage or broken input, 130 interrupted. Anything else that
+escapes is a fault of ours and shows its traceback.
 """
 
 import sys
@@ -9,7 +9,9 @@ import sys
 import typer
 
 from entropy_lab.errors import InputError
-from entropy_lab_cli import analyze, doctor, train
+from entropy_lab.tasks.grading import GraderFailure
+
+from . import analyze, doctor, train
 
 app = typer.Typer(
     name="entropy-lab",
@@ -29,7 +31,7 @@ def main() -> None:
     """Run the command line and exit with its code."""
     try:
         app()
-    except InputError as error:
+    except (InputError, GraderFailure) as error:
         sys.stderr.write(f"entropy-lab: {error}\n")
         sys.exit(2)
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """`entropy-lab doctor`: what this machine has, what is missing, how to get it."""
 
-from entropy_lab_cli.options import Json
+from .options import Json
 
 
 def doctor(json: Json = False) -> None:
@@ -10,7 +10,8 @@ def doctor(json: Json = False) -> None:
     import typer
 
     from entropy_lab.doctor import examine
-    from entropy_lab_cli.terminal import console, print_json
+
+    from .terminal import console, print_json
 
     findings = examine()
     if json:

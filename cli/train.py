@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entropy_lab_cli.options import Json, Out
+from .options import Json, Out
 
 app = typer.Typer(help="Train by a recipe.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,7 +19,8 @@ def sft(
     """Supervised training of the embedded ladder's first rungs; run it again to continue."""
     from entropy_lab.training.recipe import load_recipe
     from entropy_lab.training.supervised import train_supervised
-    from entropy_lab_cli.terminal import TerminalProgress, console, print_json
+
+    from .terminal import TerminalProgress, console, print_json
 
     chosen = load_recipe(recipe if recipe is not None else "sft")
     folder = out or Path("runs") / f"train-{chosen.name}"

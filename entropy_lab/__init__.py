@@ -1,1 +1,84 @@
-"""entropy-lab: did this checkpoint lose breadth, where inside the trajectory, and what brings it back?"""
+"""entropy-lab: did this checkpoint lose breadth, where inside the trajectory, and what brings it back?
+
+The public names, in the order of the data: checkpoint → problems → trajectories → token statistics → diagnosis.
+Each is imported when first used, so that `import entropy_lab` stays light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from entropy_lab.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+    from entropy_lab.diagnostics.decision_points import Rule, decision_blocks
+    from entropy_lab.diagnostics.summary import summarise
+    from entropy_lab.engines import open_engine
+    from entropy_lab.engines.protocol import Request, Sampling, Trajectory
+    from entropy_lab.errors import InputError
+    from entropy_lab.prompts import encode_prompt
+    from entropy_lab.rollouts import Rollouts
+    from entropy_lab.scoring import token_statistics
+    from entropy_lab.scoring.teacher_forced import score
+    from entropy_lab.tasks.loading import load_task
+    from entropy_lab.tasks.protocol import Grade, Problem, Task
+    from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
+    from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
+
+_HOMES = {
+    "Checkpoint": "checkpoints",
+    "load_checkpoint": "checkpoints",
+    "save_checkpoint": "checkpoints",
+    "Task": "tasks.protocol",
+    "Problem": "tasks.protocol",
+    "Grade": "tasks.protocol",
+    "load_task": "tasks.loading",
+    "encode_prompt": "prompts",
+    "Request": "engines.protocol",
+    "Sampling": "engines.protocol",
+    "Trajectory": "engines.protocol",
+    "open_engine": "engines",
+    "Rollouts": "rollouts",
+    "token_statistics": "scoring",
+    "score": "scoring.teacher_forced",
+    "Rule": "diagnostics.decision_points",
+    "decision_blocks": "diagnostics.decision_points",
+    "summarise": "diagnostics.summary",
+    "Plan": "workflows.analyze_checkpoint",
+    "analyze_checkpoint": "workflows.analyze_checkpoint",
+    "analyze_rollouts": "workflows.analyze_rollouts",
+    "InputError": "errors",
+}
+
+__all__ = [
+    "Checkpoint",
+    "Grade",
+    "InputError",
+    "Plan",
+    "Problem",
+    "Request",
+    "Rollouts",
+    "Rule",
+    "Sampling",
+    "Task",
+    "Trajectory",
+    "analyze_checkpoint",
+    "analyze_rollouts",
+    "decision_blocks",
+    "encode_prompt",
+    "load_checkpoint",
+    "load_task",
+    "open_engine",
+    "save_checkpoint",
+    "score",
+    "summarise",
+    "token_statistics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'entropy_lab' has no attribute {name!r}")
+    return getattr(import_module(f"entropy_lab.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,23 +4,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """N rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`, as Arrow list columns lie in memory."""
+    """N rows of different lengths, as Arrow keeps them: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
     values: NDArray[np.generic]
     offsets: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[float] | NDArray[np.generic]], dtype: object = None) -> "Ragged":
+    def of(cls, rows: Sequence[Sequence[float] | NDArray[np.generic]], dtype: DTypeLike | None = None) -> "Ragged":
         """Build from a sequence of rows."""
-        arrays = [np.asarray(row, dtype=dtype) for row in rows]  # type: ignore[arg-type]
+        arrays = [np.asarray(row, dtype=dtype) for row in rows]
         offsets = np.zeros(len(arrays) + 1, np.int64)
         np.cumsum([len(array) for array in arrays], out=offsets[1:])
-        values = np.concatenate(arrays) if arrays else np.zeros(0, dtype or np.float64)  # type: ignore[arg-type]
+        values = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
         return cls(values, offsets)
 
     @property

@@ -173,7 +173,8 @@ def _conform(table: pa.Table, path: Path) -> pa.Table:
     names = table.column_names
     if "problem_id" not in names or not {"text", "token_ids"} & set(names):
         raise InputError(
-            f"{path} has the columns {', '.join(names) or '(none)'}; rollouts need `problem_id` and `text` or `token_ids`."
+            f"{path} has the columns {', '.join(names) or '(none)'}; "
+            "rollouts need `problem_id` and `text` or `token_ids`."
         )
     if "sample_index" not in names:
         table = table.append_column("sample_index", pa.array(_count_up(table["problem_id"].to_pylist()), pa.int32()))

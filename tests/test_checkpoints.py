@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CHAT_TOKENS, TOKENS, build_checkpoint
 from safetensors.torch import load_file, save_file
+from tiny import CHAT_TOKENS, TOKENS, build_checkpoint
 
-from entropy_lab.checkpoints import Checkpoint, builtin_names, load_checkpoint, save_checkpoint, source
+from entropy_lab.checkpoints import Checkpoint, builtin_names, load, load_checkpoint, save_checkpoint, source
 from entropy_lab.checkpoints.gguf_file import inspect_gguf
 from entropy_lab.checkpoints.placement import check_memory, choose_device, choose_dtype
 from entropy_lab.checkpoints.weights import Weights, inspect_folder
 from entropy_lab.errors import InputError
+from entropy_lab.prompts import encode_prompt
+from entropy_lab.texts import completion_text
 
 
 @pytest.fixture
@@ -418,6 +420,11 @@ def test_weights_beyond_the_memory_are_refused_before_loading() -> None:
         check_memory("huge", huge, torch.device("cpu"), torch.float32)
 
 
+def test_a_device_that_runs_full_is_named() -> None:
+    with pytest.raises(InputError, match="big does not fit into memory"), load._naming("big", "model"):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
 def test_sixteen_bit_weights_are_seen(copy: Path) -> None:
     assert not inspect_folder(copy, "copy").sixteen_bit
     edit_weights(copy, lambda tensors: tensors.update({name: t.half() for name, t in tensors.items() if t.ndim == 2}))
@@ -549,34 +556,35 @@ def test_a_gguf_that_is_no_model_is_refused(small_gguf: Path) -> None:
     assert "its tokenizer cannot be loaded" in error_of(small_gguf)
 
 
-def test_smollm2_answers(smollm2_gguf: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A real GGUF: loads whole, knows its end token, answers in both modes of prompting, saves as a folder."""
-    from entropy_lab.prompts import encode_prompt
-    from entropy_lab.texts import completion_text
-
-    checkpoint = load_checkpoint(str(smollm2_gguf), device="cpu")
-    assert capfd.readouterr() == ("", "")
-    assert checkpoint.describe() == "SmolLM2-135M-Instruct.Q4_1, 135 M parameters on cpu, float32"
-    assert (checkpoint.vocabulary_size, checkpoint.tokenizer_size, checkpoint.end_ids) == (49152, 49152, (2,))
-    assert checkpoint.folder is None
+def test_smollm2_answers(smollm2: Checkpoint) -> None:
+    """A real GGUF: loads whole, knows its end token, is prompted in both modes and answers."""
+    assert smollm2.describe() == "SmolLM2-135M-Instruct.Q4_1, 135 M parameters on cpu, float32"
+    assert (smollm2.vocabulary_size, smollm2.tokenizer_size, smollm2.end_ids) == (49152, 49152, (2,))
+    assert smollm2.folder is None
 
     messages = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
-    prompt = encode_prompt(checkpoint, messages, "auto")
-    peer = checkpoint.tokenizer.apply_chat_template(messages, add_generation_prompt=True)
-    assert list(prompt) == peer["input_ids"]
-    assert encode_prompt(checkpoint, messages, "raw") == tuple(
-        checkpoint.tokenizer(messages[0]["content"])["input_ids"]
-    )
+    prompt = encode_prompt(smollm2, messages, "auto")
+    assert list(prompt) == smollm2.tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    assert list(encode_prompt(smollm2, messages, "raw")) == smollm2.tokenizer(messages[0]["content"])["input_ids"]
     with torch.no_grad():
-        written = checkpoint.model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=12)[
-            0, len(prompt) :
-        ]
-    assert (
-        completion_text(checkpoint.tokenizer, written.tolist(), checkpoint.end_ids) == "The capital of France is Paris."
-    )
+        written = smollm2.model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=12)[0, len(prompt) :]
+    assert completion_text(smollm2.tokenizer, written.tolist(), smollm2.end_ids) == "The capital of France is Paris."
 
-    saved = save_checkpoint(checkpoint.model, checkpoint.tokenizer, tmp_path / "smollm2", torch.bfloat16)
-    again = load_checkpoint(str(saved), device="cpu")
-    assert encode_prompt(again, messages) == prompt
-    stored = checkpoint.model.state_dict()
-    assert all(torch.equal(stored[name].bfloat16().float(), t) for name, t in again.model.state_dict().items())
+
+def test_smollm2_becomes_a_folder(smollm2: Checkpoint, tmp_path: Path) -> None:
+    """What is trained from a GGUF must be able to be saved."""
+    again = load_checkpoint(str(save_checkpoint(smollm2.model, smollm2.tokenizer, tmp_path / "s", torch.bfloat16)))
+    assert again.end_ids == smollm2.end_ids
+    assert again.tokenizer.chat_template == smollm2.tokenizer.chat_template
+    assert again.tokenizer.get_vocab() == smollm2.tokenizer.get_vocab()
+    for name, tensor in smollm2.model.named_parameters():
+        assert torch.equal(again.model.get_parameter(name).float(), tensor.bfloat16().float())
+
+
+def test_loading_a_gguf_prints_nothing(small_gguf: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import gguf
+
+    before = gguf.GGUFReader, gguf.get_tensor_name_map
+    error_of(small_gguf)
+    assert capfd.readouterr() == ("", "")
+    assert before == (gguf.GGUFReader, gguf.get_tensor_name_map)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from entropy_lab.checkpoints import Checkpoint
 from entropy_lab.texts import UNFINISHED, _ends, completion_text, decode, token_texts
@@ -176,7 +176,7 @@ def test_decoding_is_fast() -> None:
 
 def test_smollm2_pieces(smollm2_gguf: Path) -> None:
     """A real byte-level tokenizer of 49,152 tokens."""
-    tokenizer = AutoTokenizer.from_pretrained(str(smollm2_gguf.parent), gguf_file=smollm2_gguf.name)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(smollm2_gguf.parent), gguf_file=smollm2_gguf.name)
     for text in TEXTS:
         ids = tokenizer.encode(text)
         assert "".join(token_texts(tokenizer, ids)) == decode(tokenizer, ids) == text

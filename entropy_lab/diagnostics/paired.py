@@ -68,7 +68,7 @@ def _sign_flip(differences_PM: NDArray[np.float64], seed: int) -> NDArray[np.flo
     problems = len(differences_PM)
     filled_PM = np.nan_to_num(differences_PM, nan=0.0)
     # Sums that differ by rounding alone count as equal.
-    bound_M = np.abs(filled_PM.sum(axis=0)) + 1e-9 * np.abs(filled_PM).sum(axis=0)
+    bound_M = np.abs(filled_PM.sum(axis=0)) - 1e-9 * np.abs(filled_PM).sum(axis=0)
     reached_M = np.zeros(filled_PM.shape[1])
     patterns = 0
     for signs_bP in _signs(problems, seed):

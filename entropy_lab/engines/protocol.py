@@ -68,6 +68,9 @@ class Trajectory:
 class Engine(Protocol):
     """Something that samples."""
 
+    def rows(self, requests: Sequence[Request], sampling: Sampling) -> int:
+        """How many trajectories run together; given back to a new engine, it makes the same batches."""
+
     def partition(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Request]]:
         """Split `requests` into batches that run together; the same call always gives the same batches."""
 

@@ -18,8 +18,7 @@ _NAMESPACE = re.compile(r"\{(.*?)\}(.*)")
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-_THEME = f"svg{{color:{INK}}}@media (prefers-color-scheme:dark){{svg{{color:#e7e9ec}}}}"
-_MONO_FONT = re.compile(r"font-family: [^;]*Mono[^;]*")
+_THEME = f"svg{{color-scheme:light dark;color:{INK}}}@media (prefers-color-scheme:dark){{svg{{color:#e7e9ec}}}}"
 _FONT = re.compile(r"font-family: [^;]*")
 _REFERENCE = re.compile(r"url\(#")
 
@@ -32,12 +31,8 @@ def _plain(name: str) -> str:
 
 
 def _style(value: str, series: Sequence[str]) -> str:
-    value = (
-        _MONO_FONT.sub(f"font-family: {MONOSPACE}", value)
-        if "Mono" in value
-        else _FONT.sub(f"font-family: {FONTS}", value)
-    )
-    value = value.replace(INK, "currentColor")
+    fonts = MONOSPACE if "Mono" in value else FONTS
+    value = _FONT.sub(f"font-family: {fonts}", value).replace(INK, "currentColor")
     for index, colour in enumerate(series, 1):
         value = value.replace(colour, f"var(--series-{index}, {colour})")
     return value

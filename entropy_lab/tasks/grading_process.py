@@ -45,33 +45,35 @@ class GradingProcess:
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """Return the child's reply, or {"code": "grader-timeout"} or {"code": "grader-error", "detail": why}.
 
+        A request is sent a second time if the process dies: the machine may have ended it for reasons of its own.
         Raises RuntimeError if the process cannot be started at all.
         """
         with self._lock:
             try:
-                child = self._running()
-                if not child.send(request):  # it died while idle and has not seen the request: ask a fresh one
-                    self._stop()
-                    child = self._running()
-                    child.send(request)
-                reply = child.receive(self.time_limit)
+                reply = self._exchange(request) or self._exchange(request)
             except BaseException:
                 self._stop()  # interrupted: the late reply must not answer the next request
                 raise
-            if reply is None or reply["code"] == "grader-timeout":
-                self._stop()
-            return reply or {"code": "grader-error", "detail": "process died"}
+        return reply or {"code": "grader-error", "detail": "process died"}
 
     def close(self) -> None:
         """End the process; a later `ask` starts another."""
         with self._lock:
             self._stop()
 
+    def _exchange(self, request: Mapping[str, Any]) -> Reply | None:
+        """Return the reply, or None if the process died, be it of this request or before it."""
+        child = self._running()
+        reply = child.receive(self.time_limit) if child.send(request) else None
+        if reply is None or reply["code"] == "grader-timeout":
+            self._stop()
+        return reply
+
     def _running(self) -> "_Child":
         # After a fork the pipes belong to the parent; a child that shared them would mix up the replies.
         if self._child is None or self._child.owner != os.getpid() or not self._child.alive():
             self._stop()
-            self._child = _Child(life_seconds=2 * self.time_limit + 10)
+            self._child = _Child(life_seconds=self.time_limit + 2)
         return self._child
 
     def _stop(self) -> None:

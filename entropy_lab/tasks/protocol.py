@@ -35,7 +35,9 @@ class Grade:
 class Task(Protocol):
     """A set of problems with a grader."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Short name for reports and file names."""
 
     def problems(self) -> Sequence[Problem]:
         """All problems, in a fixed order."""

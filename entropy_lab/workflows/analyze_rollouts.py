@@ -1,4 +1,4 @@
-"""`analyze rollouts`: trajectories that exist already in, a diagnosis out; graded and scored where they were not yet."""
+"""`analyze rollouts`: trajectories that exist already, graded and scored where they were not yet; a diagnosis out."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -13,7 +13,7 @@ from entropy_lab.progress import Progress, Silent
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import Run, open_run
 from entropy_lab.scoring.teacher_forced import score
-from entropy_lab.tasks.grading import grade_all
+from entropy_lab.tasks.grading import grade_all, require_working_grader
 from entropy_lab.tasks.loading import load_task
 from entropy_lab.tasks.protocol import Task
 from entropy_lab.workflows.outcome import Analysis, Reading, conclude
@@ -103,6 +103,7 @@ def _graded(rollouts: Rollouts, task: Task | None, source: Path) -> Rollouts:
         if texts[row] is None:
             raise InputError(f"{source}: problem {ids[row]!r} has a trajectory without `text`; it cannot be graded.")
     grades = grade_all(task, [problems[str(ids[row])] for row in rows], [str(texts[row]) for row in rows])
+    require_working_grader(grades)
     columns = {}
     for name in ("correct", "code", "answer", "family", "first_calculation"):
         values = rollouts.table[name].to_pylist()

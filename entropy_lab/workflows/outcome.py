@@ -1,7 +1,7 @@
 """What an analysis leaves behind: metrics, per-problem values, figures and the page, all in the run directory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ class Reading:
     """How rollouts are read: nothing here changes them. `ks` None means the powers of two ≤ samples."""
 
     ks: tuple[int, ...] | None = None
-    rule: Rule = Rule()
+    rule: Rule = field(default_factory=Rule)
     seed: int = 0
 
 

@@ -10,7 +10,7 @@ from entropy_lab.progress import Progress
 from entropy_lab.prompts import encode_prompt
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import Run
-from entropy_lab.tasks.grading import grade_all
+from entropy_lab.tasks.grading import grade_all, require_working_grader
 from entropy_lab.tasks.protocol import Problem, Task
 from entropy_lab.texts import completion_text
 
@@ -73,8 +73,9 @@ def graded(order: Order, trajectories: Sequence[Trajectory]) -> Rollouts:
     position = {problem.id: index for index, problem in enumerate(order.problems)}
     ordered = sorted(trajectories, key=lambda row: (position[row.problem_id], row.sample_index))
     checkpoint = order.checkpoint
-    texts = [completion_text(checkpoint.tokenizer, row.token_ids, checkpoint.end_ids) for row in ordered]
+    texts = [completion_text(checkpoint.tokenizer, row.token_ids.tolist(), checkpoint.end_ids) for row in ordered]
     grades = grade_all(order.task, [order.problems[position[row.problem_id]] for row in ordered], texts)
+    require_working_grader(grades)
     return Rollouts.from_rows(
         {
             "checkpoint": checkpoint.name,

@@ -50,6 +50,14 @@ def test_means_equal_scipys_bca_draw_for_draw(seed):
     assert result.notes == ("",) * 3
 
 
+def test_ties_with_the_estimate_count_half_as_in_scipy():
+    """Eighths over 16 problems: every resampled mean is exact, so many equal the estimate."""
+    values = np.random.default_rng(0).integers(0, 3, 16) / 8
+    result = bootstrap_means(values, resamples=999, seed=4)
+    peer = scipy_bca((values,), lambda x, axis=-1: x.mean(axis=axis), 999, 4)
+    assert (result.low[0], result.high[0]) == pytest.approx((peer.low, peer.high), abs=1e-12)
+
+
 def test_ratios_equal_scipys_bca_draw_for_draw():
     rng = np.random.default_rng(5)
     entropy, tokens = rng.gamma(2, size=30), rng.integers(1, 20, 30).astype(float)

@@ -105,7 +105,8 @@ def test_rows_are_sorted_in_blocks_too(monkeypatch):
 
 
 def test_share_of_a_length_is_not_rounded_up_by_floating_point():
-    """0.1 · 30 is 3.0000000000000004 in floating point."""
+    """0.07 · 100 is 7.000000000000001 in floating point."""
+    assert trajectories.share_counts(Ragged.of([[0.0] * 100]), 0.07).tolist() == [7]
     assert trajectories.share_counts(Ragged.of([[0.0] * n for n in (1, 10, 11, 30, 70)]), 0.1).tolist() == [
         1,
         1,
@@ -183,8 +184,8 @@ def test_quantile_interval_is_near_the_one_from_resampling_whole_problems():
         np.quantile(np.concatenate([rows[p] for p in rng.integers(0, 80, 80)]), (0.5, 0.9)) for _ in range(1000)
     ]
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    assert result.low == pytest.approx(low, abs=0.25 * (high - low).max())
-    assert result.high == pytest.approx(high, abs=0.25 * (high - low).max())
+    assert result.low == pytest.approx(low, abs=0.15 * (high - low).min())
+    assert result.high == pytest.approx(high, abs=0.15 * (high - low).min())
 
 
 def test_empty_selection_is_an_explicit_empty_result():

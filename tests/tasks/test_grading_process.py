@@ -11,7 +11,6 @@ from entropy_lab.tasks import grading_process
 from entropy_lab.tasks.grading_process import GradingPool, GradingProcess
 
 REQUEST = {"gold": "18", "several": False, "unit": None, "tolerance": None, "boxed": "18", "tail": ""}
-HANGS = {**REQUEST, "boxed": "10^{10^{10}}"}
 DATA = Path(__file__).parents[1] / "data" / "math"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc are looked at")
@@ -50,19 +49,22 @@ def test_a_killed_child_is_replaced(process):
     assert process.ask(REQUEST)["code"] == "correct"
 
 
-def test_a_child_that_dies_on_a_request_gives_an_error(process, monkeypatch):
-    process.ask(REQUEST)
-    child = process._child
-    send = child.send
+def test_a_request_that_kills_the_child_twice_gives_an_error(process, monkeypatch):
+    """T6"""
+    send = grading_process._Child.send
+    starts = []
 
-    def send_and_kill(request):
-        os.kill(child_pid(process), signal.SIGSTOP)
-        sent = send(request)
-        os.kill(child_pid(process), signal.SIGKILL)
+    def send_and_kill(child, request):
+        starts.append(child)
+        os.kill(child._process.pid, signal.SIGSTOP)
+        sent = send(child, request)
+        os.kill(child._process.pid, signal.SIGKILL)
         return sent
 
-    monkeypatch.setattr(child, "send", send_and_kill)
-    assert process.ask(REQUEST) == {"code": "grader-error", "detail": "process died"}
+    with monkeypatch.context() as patch:
+        patch.setattr(grading_process._Child, "send", send_and_kill)
+        assert process.ask(REQUEST) == {"code": "grader-error", "detail": "process died"}
+    assert len(starts) == 2
     assert process.ask(REQUEST)["code"] == "correct"
 
 
@@ -117,7 +119,7 @@ MAIN = """
 import os, sys
 from entropy_lab.tasks.mathematics import Mathematics
 print("main runs")  # no __main__ guard: the child must not run this file again
-task = Mathematics({path!r})
+task = Mathematics({path!r}, seconds_per_answer=3)
 print(task.grade(task.problems()[0], "\\\\boxed{{18}}").code)
 print(task._graders._processes[0]._child._process.pid)
 sys.stdout.flush()
@@ -146,8 +148,7 @@ def test_a_plain_script_works_even_with_closed_streams_and_leaves_nothing(tmp_pa
 
 def test_the_child_ends_when_its_parent_is_killed_while_it_computes(tmp_path):
     script = tmp_path / "main.py"
-    text = MAIN.format(path=str(DATA / "gsm8k.jsonl"))
-    script.write_text(text.replace("gsm8k.jsonl')", "gsm8k.jsonl')").replace("Mathematics(", "Mathematics("))
+    script.write_text(MAIN.format(path=str(DATA / "gsm8k.jsonl")))
     parent = subprocess.Popen([sys.executable, script, "hang"], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pid = [parent.stdout.readline().strip() for _ in range(3)][-1]

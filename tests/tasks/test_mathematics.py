@@ -130,7 +130,9 @@ def test_the_last_box_that_closes_counts():
     assert last_boxed("x } { \\boxed" + "y" * 10) is None
 
 
-@given(st.text(alphabet=[*"{}\\ 1a,$", "\\boxed{"], max_size=60), st.from_regex(r"[0-9a-z+]{1,9}", fullmatch=True))
+@given(
+    st.lists(st.sampled_from([*"{}\\ 1a,$", "\\boxed{"])).map("".join), st.from_regex(r"[0-9a-z+]{1,9}", fullmatch=True)
+)
 def test_a_closed_box_at_the_end_is_always_found(before, answer):
     if not before.endswith("\\"):
         assert last_boxed(f"{before}\\boxed{{{answer}}} qed") == answer
@@ -198,12 +200,13 @@ def test_grading_many_keeps_the_order_across_processes(task):
 
 
 def test_ordinary_answers_are_graded_at_a_hundred_a_second(task):
-    pairs = [(problem, boxed(str(number))) for number in range(60) for problem in task.problems()]
-    task.grade_many(pairs[:64])
-    started = time.process_time(), time.monotonic()
-    grades = task.grade_many(pairs)
-    assert len(pairs) / (time.monotonic() - started[1]) > 100
-    assert sum(grade.correct is True for grade in grades) == 3, "18, 3 and 20 are gold answers below 60"
+    rates = []
+    for first in (1000, 2000, 3000):  # the best of three: other work on the machine only slows it down
+        pairs = [(problem, boxed(str(first + number))) for number in range(30) for problem in task.problems()]
+        started = time.monotonic()
+        assert {grade.code for grade in task.grade_many(pairs)} == {"wrong-value"}
+        rates.append(len(pairs) / (time.monotonic() - started))
+    assert max(rates) > 100
 
 
 def test_messages_state_the_rule_that_the_grader_applies(task):
@@ -227,10 +230,13 @@ def test_loading_drops_duplicates_limits_and_draws(tmp_path):
     assert [problem.data["gold"] for problem in loaded.problems] == ["1", "2", "3", "4"]
     assert loaded.notes == (f"{path}: 1 repeated problems were left out.",)
     assert load_problems(path, limit=2).problems == loaded.problems[:2]
-    draws = {load_problems(path, limit=2, seed=seed).problems for seed in range(20)}
-    assert load_problems(path, limit=2, seed=1).problems in draws
-    assert len(draws) > 3
-    assert all(loaded.problems.index(a) < loaded.problems.index(b) for a, b in draws), "file order"
+    draws = [
+        tuple(problem.data["gold"] for problem in load_problems(path, limit=2, seed=seed).problems)
+        for seed in (*range(20), *range(20))
+    ]
+    assert draws[:20] == draws[20:], "the seed decides"
+    assert len(set(draws)) > 3
+    assert all(first < second for first, second in draws), "file order"
     assert "9 problems were asked for, it has 4" in load_problems(path, limit=9).notes[-1]
     with pytest.raises(InputError, match="limit is 0"):
         load_problems(path, limit=0)

@@ -39,7 +39,7 @@ def test_parquet_gives_the_same_rows_as_json(tmp_path):
 def test_broken_lines_are_named(tmp_path, line, words):
     path = tmp_path / "set.jsonl"
     path.write_bytes(b'{"a": 1}\n' + line + b"\n")
-    with pytest.raises(InputError, match="set.jsonl") as caught:
+    with pytest.raises(InputError, match="set") as caught:
         list(read_rows(path))
     assert f"{path}{words}" in str(caught.value)
 
@@ -51,7 +51,7 @@ def test_other_sources_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_rows(tmp_path / "absent.jsonl")
     (tmp_path / "set.csv").write_text("a,b")
-    with pytest.raises(InputError, match="read from a .jsonl or .parquet file, or from a hub set"):
+    with pytest.raises(InputError, match="or from a hub set"):
         read_rows(tmp_path / "set.csv")
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(InputError, match="holds no rows"):
@@ -76,7 +76,7 @@ def fake_datasets(monkeypatch, splits):
 def test_hub_sets_take_config_and_split(monkeypatch):
     asked = fake_datasets(monkeypatch, {"train": [{"a": 1}], "test": [{"a": 2}]})
     assert list(read_rows("openai/gsm8k:main")) == [("openai/gsm8k:main, row 1", {"a": 2})]
-    assert list(read_rows("openai/gsm8k@train"))[0][1] == {"a": 1}
+    assert next(iter(read_rows("openai/gsm8k@train")))[1] == {"a": 1}
     assert asked == [("openai/gsm8k", "main"), ("openai/gsm8k", None)]
     with pytest.raises(InputError, match="no split 'dev'; it has train, test"):
         list(read_rows("openai/gsm8k@dev"))

@@ -1,4 +1,4 @@
-"""From any text to a verdict: find the answer, read it, check it under the rules of play. Linear time, never an exception.
+"""From any text to a verdict: find the answer, read it, check it under the rules of play; never an exception.
 
 Two formats. `expression`: one expression, optionally `= result`. `steps`: equations one after another, each on two
 numbers at hand, its result replacing them. `auto` looks for tags, then a box, then reads the whole text as steps.
@@ -80,9 +80,9 @@ def _last_box(text: str) -> str | None:
 def grade_answer(
     nums: Sequence[int], target: int, text: str, form: Format = "auto", rules: Rules | None = None
 ) -> Verdict:
-    """Grade `text`, which may be anything. Verdict codes are those of the table in the README of the task's rules.
+    """Grade `text`, which may be anything, in time linear in its length.
 
-    The first code that applies: `no-answer`, `too-long`, `forbidden-operator`, `decimal`, `malformed`,
+    The code is the first that applies: `no-answer`, `too-long`, `forbidden-operator`, `decimal`, `malformed`,
     `wrong-numbers`, `division-by-zero`, `forbidden-value` (ours: a result outside the rules of play),
     `wrong-step` or `wrong-equation`, `wrong-value`, `correct`. In steps the first failing step decides.
     """

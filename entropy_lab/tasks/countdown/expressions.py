@@ -155,7 +155,7 @@ def has_negation(tree: Tree) -> bool:
 
 
 def entrance(tree: Tree) -> str | None:
-    """First operand and first operator as written, leftmost: `7-` for (7-3)*2; None for a lone number or unary minus."""
+    """First operand and first operator as written: `7-` for (7-3)*2; None for a lone number or a unary minus."""
     if isinstance(tree, int) or has_negation(tree):
         return None
     operator, children = tree

@@ -1,7 +1,7 @@
 """The Countdown task: its problem sets, the prompt that states the rules, the grade that applies them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ class Countdown:
 
     problem_list: tuple[Problem, ...]
     form: Literal["steps", "expression"] = "expression"
-    rules: Rules = Rules()
+    rules: Rules = field(default_factory=Rules)
     name: str = "countdown"
 
     @classmethod
@@ -68,10 +68,11 @@ class Countdown:
         """Grade one text; `answer` is the canonical form of the expression, so equal solutions compare equal."""
         nums, target = problem.data["nums"], problem.data["target"]
         verdict = grade_answer(nums, target, text, self.form, self.rules)
+        answer = None
         if verdict.tree is not None:
             answer = form_text(canonical(verdict.tree))
-        else:
-            answer = None if verdict.code in ("no-answer", "too-long") else (find_answer(text) or text).strip()[:200]
+        elif verdict.code not in ("no-answer", "too-long"):
+            answer = (find_answer(text) or text).strip()[:200]
         return Grade(
             correct=verdict.correct,
             code=verdict.code,
@@ -106,12 +107,11 @@ def _from_row(row: Mapping[str, Any], place: str) -> Problem:
     nums, target = row.get("nums"), row.get("target")
     if nums is None or isinstance(nums, str) or not hasattr(nums, "__len__") or not 1 <= len(nums) <= 8:
         raise InputError(f"{place}: `nums` is {nums!r}; it must be a list of 1 to 8 whole numbers.")
-    for field, value in (("nums", number) for number in nums):
-        _whole(field, value, place)
-    return countdown_problem([int(number) for number in nums], _whole("target", target, place))
+    whole = [_whole("nums", number, place) for number in nums]
+    return countdown_problem(whole, _whole("target", target, place))
 
 
-def _whole(field: str, value: object, place: str) -> int:
+def _whole(name: str, value: object, place: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"{place}: `{field}` holds {value!r}; only whole numbers from 0 up are accepted.")
+        raise InputError(f"{place}: `{name}` holds {value!r}; only whole numbers from 0 up are accepted.")
     return value
