@@ -4,7 +4,6 @@ List columns (`token_ids`, `entropy`, …) of a row have one length. Any Parquet
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from entropy_lab.errors import InputError
+from entropy_lab.files import whole
 from entropy_lab.ragged import Ragged
 
 SCHEMA = pa.schema(
@@ -124,9 +124,8 @@ class Rollouts:
 
     def write(self, path: Path) -> None:
         """Write one Parquet file under a temporary name and rename it into place."""
-        partial = path.with_name(f".{path.name}.partial")
-        pq.write_table(self.table, partial, compression="zstd")
-        os.replace(partial, path)
+        with whole(path) as partial:
+            pq.write_table(self.table, partial, compression="zstd")
 
     def where(self, mask: NDArray[np.bool_]) -> "Rollouts":
         """The rows where `mask`, shape (N,), holds."""

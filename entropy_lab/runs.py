@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.errors import InputError
-from entropy_lab.files import write_json
+from entropy_lab.files import whole, write_json
 from entropy_lab.rollouts import Rollouts
 
 LIBRARIES = ("entropy-lab", "torch", "transformers", "numpy", "scipy", "pyarrow", "vllm")
@@ -76,9 +76,8 @@ class Run:
             for checkpoint, metrics in tables.items()
             for metric, values in metrics.items()
         ]
-        partial = self.folder / ".problems.parquet.partial"
-        pq.write_table(pa.concat_tables(rows), partial, compression="zstd")
-        partial.replace(self.folder / "problems.parquet")
+        with whole(self.folder / "problems.parquet") as partial:
+            pq.write_table(pa.concat_tables(rows), partial, compression="zstd")
 
 
 @contextmanager

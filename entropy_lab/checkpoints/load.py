@@ -70,14 +70,16 @@ class Checkpoint:
 
 
 def load_checkpoint(
-    name: str, *, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False
+    name: str | Path, *, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False
 ) -> Checkpoint:
     """Load `builtin:NAME`, a folder (safetensors), a `.gguf` file or a hub id.
 
     `device` is auto, cpu, cuda, cuda:N or mps; `dtype` is auto, float32, bfloat16, float16 or float64 (auto: bfloat16
     for 16-bit weights on CUDA, else float32). Code that comes with a checkpoint runs only with `trust_remote_code`.
-    Raises `InputError`, within seconds, for all that is wrong with the files.
+    Raises `InputError` for all that is wrong with the files: within seconds, but for weights that do not match the
+    configuration or are not finite, which show once they are loaded.
     """
+    name = str(name)
     source = find_source(name, trust_remote_code)
     place = choose_device(device)
     weights = _inspect(source, trust_remote_code)
@@ -224,7 +226,10 @@ def _check_model(name: str, model: "PreTrainedModel") -> None:
         raise InputError(f"{name} has no language-model head; it cannot be sampled.")
     for key, tensor in model.named_parameters():
         if tensor.is_floating_point() and tensor.element_size() > 1 and not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"{name}: {key} holds NaN or infinity; its training diverged, use an earlier checkpoint.")
+            raise InputError(
+                f"{name}: {key} holds NaN or infinity in {str(tensor.dtype).removeprefix('torch.')}; its training "
+                "diverged, use an earlier checkpoint (or a wider dtype)."
+            )
 
 
 def _short_count(count: int) -> str:

@@ -76,8 +76,8 @@ def contexts_of(requests: Sequence[Request], sampling: Sampling, limit: int | No
             raise InputError(f"The prompt of problem {request.problem_id!r} has no tokens; give it at least one.")
         if limit is not None and len(context) >= limit:
             raise InputError(
-                f"The prompt of problem {request.problem_id!r} has {len(context)} tokens, and the model's context holds "
-                f"{limit}; shorten the prompt or take a model with a longer context."
+                f"The prompt of problem {request.problem_id!r} has {len(context)} tokens, and the model's context "
+                f"holds {limit}; shorten the prompt or take a model with a longer context."
             )
         budget = sampling.max_new_tokens if limit is None else min(sampling.max_new_tokens, limit - len(context))
         for index in range(request.first_sample, request.first_sample + request.count):

@@ -67,10 +67,10 @@ class Policy:
             wide_NH = hidden_NH.to(dtype)
             for tile, part in zip(head.weight_VH.split(HEAD_TILE), logits_NV.split(HEAD_TILE, dim=1), strict=True):
                 torch.mm(wide_NH, tile.to(dtype).T, out=part)
-        if head.bias is not None:
-            logits_NV.add_(head.bias)
         if head.scale != 1:
             logits_NV.mul_(head.scale)
+        if head.bias is not None:
+            logits_NV.add_(head.bias)
         if head.soft_cap is not None:
             logits_NV.div_(head.soft_cap).tanh_().mul_(head.soft_cap)
         return logits_NV

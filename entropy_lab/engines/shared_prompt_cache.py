@@ -4,12 +4,12 @@ A row's attention has two parts: over the prompt that it shares with its sibling
 matrix product, and over its own completion. Each part is a softmax of its own; their log-sum-exps say how to mix
 them. Knows plain causal attention only, and raises `NotPlainAttention` where a model asks for anything else.
 
-Shape letters: R rows, C contexts (prompts) of a bucket, J row places a context, K key-value heads, G query heads a
-key-value head, D head size, P prompt length, T completion length, H hidden size.
+Shape letters: R rows, C contexts (prompts) of a bucket, K key-value heads, G query heads a key-value head, D head size,
+T completion length, H hidden size.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,58 +19,15 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from entropy_lab.engines.policy import Policy
+from entropy_lab.engines.prompt_buckets import Bucket, bucketed, product
 
 ATTENTION = "entropy_lab_shared_prompt"
 GROWTH = 64  # completion positions allotted at a time; ours
-BUCKET_TOKENS = 16384  # prompt tokens, padding included, computed in one forward pass; ours
-BUCKET_SPREAD = 1.25  # the longest prompt of a bucket over its shortest, which bounds the padding; ours
 UNDERSTOOD = {"position_ids", "position_embeddings", "cache_position", "use_cache", "is_causal"}
 
 
 class NotPlainAttention(Exception):
     """The model's attention is more than a causal softmax over all earlier positions."""
-
-
-class Bucket:
-    """Contexts of similar length, computed and attended to together, padded on the right to the longest.
-
-    Queries are laid out on a grid [C, J]: `place_R` is each row's place on it, `row_CJ` the row behind each place
-    (row 0 behind an empty one, whose result nobody reads). Rows are counted within the bucket.
-    """
-
-    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        self.lengths_C = torch.tensor(lengths, device=device)
-        padding_CP = torch.arange(max(lengths), device=device) >= self.lengths_C[:, None]
-        self.padding_CP = padding_CP if min(lengths) < max(lengths) else None
-        self.keys: list[Tensor] = []  # a layer: [C, K, P, D]
-        self.values: list[Tensor] = []
-
-    def place(self, rows_C: NDArray[np.int64]) -> None:
-        """Lay out the grid for `rows_C` rows of each context, in that order."""
-        context_R = np.repeat(np.arange(len(rows_C)), rows_C)
-        within_R = np.arange(len(context_R)) - np.repeat(np.cumsum(rows_C) - rows_C, rows_C)
-        width = int(rows_C.max())
-        place_R = context_R * width + within_R
-        row_CJ = np.zeros(len(rows_C) * width, np.int64)
-        row_CJ[place_R] = np.arange(len(place_R))
-        self.rows = len(place_R)
-        self.place_R = torch.from_numpy(place_R).to(self.lengths_C.device)
-        self.row_CJ = torch.from_numpy(row_CJ).to(self.lengths_C.device)
-
-    def attend(self, layer: int, query_RKGD: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
-        """Attention of this bucket's rows over their prompts, [R, K, G, D], and its log-sum-exp [R, K, G]."""
-        keys_CKPD, values_CKPD = self.keys[layer], self.values[layer]
-        C, K, P, D = keys_CKPD.shape
-        G = query_RKGD.shape[2]
-        grid = query_RKGD[self.row_CJ].view(C, -1, K, G, D).transpose(1, 2).reshape(C * K, -1, D)
-        scores = product(grid, keys_CKPD.view(C * K, P, D).transpose(1, 2)).mul_(scaling)
-        if self.padding_CP is not None:
-            scores.view(C, -1, P).masked_fill_(self.padding_CP[:, None], -torch.inf)
-        mixed = product(scores.softmax(-1), values_CKPD.view(C * K, P, -1))
-        mass = scores.logsumexp(-1)
-        mixed = mixed.view(C, K, -1, G, mixed.shape[-1]).transpose(1, 2).reshape(-1, K, G, mixed.shape[-1])
-        mass = mass.view(C, K, -1, G).transpose(1, 2).reshape(-1, K, G)
-        return mixed[self.place_R], mass[self.place_R]
 
 
 class SharedPromptCache:
@@ -89,7 +46,7 @@ class SharedPromptCache:
     def prefill(self, contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> Tensor:
         """Compute every context once; the final hidden state [R, H] of its last token for each of its rows."""
         hidden = []
-        for bucket, rows in _bucketed(contexts, counts):
+        for bucket, rows in bucketed(contexts, counts):
             lengths = [len(ids) for ids in bucket]
             ids = np.zeros((len(bucket), max(lengths)), np.int64)
             for row, context in zip(ids, bucket, strict=True):
@@ -201,13 +158,6 @@ class SharedPromptCache:
         return mixed.transpose(1, 2).contiguous()
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Batched matrix product that keeps float32 sums: rounded scores would be rounded log-probs."""
-    if right.dtype in (torch.float16, torch.bfloat16):
-        return torch.bmm(left.to(right.dtype), right, out_dtype=torch.float32)
-    return torch.bmm(left, right)
-
-
 def held_dtype(like: Tensor) -> torch.dtype:
     """Dtype of stored keys: the model's where the device multiplies it into float32, else float32 or better."""
     return like.dtype if like.is_cuda else torch.promote_types(like.dtype, torch.float32)
@@ -242,23 +192,7 @@ def shared_prompt_attention(
     if shared_prompt_cache is None or attention_mask is not None or unknown:
         raise NotPlainAttention(f"its attention takes {', '.join(unknown) or 'a mask of its own'}")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return shared_prompt_cache.attend(int(module.layer_idx), query, key, value, scaling), None
+    return shared_prompt_cache.attend(cast(int, module.layer_idx), query, key, value, scaling), None
 
 
 AttentionInterface.register(ATTENTION, shared_prompt_attention)
-
-
-def _bucketed(contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> list[tuple[list[Sequence[int]], list[int]]]:
-    """Cut the contexts, in their order, into runs of similar length and similar number of rows."""
-    runs: list[tuple[list[Sequence[int]], list[int]]] = []
-    for context, count in zip(contexts, counts, strict=True):
-        if runs:
-            lengths = [len(ids) for ids in runs[-1][0]] + [len(context)]
-            rows = [*runs[-1][1], count]
-            fits = len(lengths) * max(lengths) <= BUCKET_TOKENS
-            if fits and max(lengths) <= BUCKET_SPREAD * min(lengths) and max(rows) <= 2 * min(rows):
-                runs[-1][0].append(context)
-                runs[-1][1].append(count)
-                continue
-        runs.append(([context], [count]))
-    return runs

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from transformers import PreTrainedModel
 
@@ -157,9 +158,7 @@ def _ranges(request: Request, rows: int) -> list[Request]:
     """Cut one request into ranges of at most `rows` samples, of nearly equal size."""
     parts = -(-request.count // rows)
     edges = [request.first_sample + request.count * part // parts for part in range(parts + 1)] if parts else []
-    return [
-        replace(request, first_sample=first, count=last - first) for first, last in zip(edges, edges[1:], strict=False)
-    ]
+    return [replace(request, first_sample=first, count=last - first) for first, last in pairwise(edges)]
 
 
 def _check(sampling: Sampling) -> None:

@@ -5,6 +5,7 @@ batch, so that all rows have one length and nothing is padded.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -36,9 +37,8 @@ class WholeCache:
     def prefill(self, contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> Tensor:
         """Compute the one context and repeat it; the final hidden state [R, H] of its last token."""
         (context,), (count,) = contexts, counts
-        device = self._policy.device
-        hidden = self._forward(torch.tensor([list(context)], device=device))
-        self._cache.reorder_cache(torch.zeros(count, dtype=torch.int64, device=device))
+        hidden = self._forward(torch.tensor([list(context)], device=self._policy.device))
+        self._select(np.zeros(count, np.int64))
         return hidden[:, -1].repeat(count, 1)
 
     def step(self, token_R: Tensor) -> Tensor:
@@ -48,8 +48,11 @@ class WholeCache:
     def keep(self, kept_R: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Drop the other rows; which old row stands where now."""
         order = np.flatnonzero(kept_R)
-        self._cache.reorder_cache(torch.from_numpy(order).to(self._policy.device))
+        self._select(order)
         return order
+
+    def _select(self, rows: NDArray[np.int64]) -> None:
+        self._cache.reorder_cache(cast(torch.LongTensor, torch.from_numpy(rows).to(self._policy.device)))
 
     def _forward(self, ids: Tensor) -> Tensor:
         positions = torch.arange(self._length, self._length + ids.shape[1], device=ids.device)[None]

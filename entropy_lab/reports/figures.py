@@ -22,12 +22,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from entropy_lab.files import write_bytes
 from entropy_lab.reports import svg
 from entropy_lab.reports.contents import CheckpointDiagnosis, Curve, Diagnosis
 from entropy_lab.reports.selection import decision_rows
 from entropy_lab.reports.visible import label, short_name
 from entropy_lab.reports.wording import percent
-from entropy_lab.reports.writing import write_atomically
 
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 _DASHES: tuple[tuple[float, Sequence[float]] | None, ...] = (
@@ -329,6 +329,6 @@ def write_figures(diagnosis: Diagnosis, folder: Path) -> dict[str, Path]:
             vector = svg.standalone(drawing.figure, drawing.name)
         for suffix, content in (("svg", vector.encode()), ("png", image.getvalue())):
             path = folder / f"{drawing.name}.{suffix}"
-            write_atomically(path, content)
+            write_bytes(path, content)
             paths[path.name] = path
     return paths

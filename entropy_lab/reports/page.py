@@ -19,6 +19,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from entropy_lab.files import write_bytes
 from entropy_lab.reports.contents import Diagnosis, TokenView, TrajectoryView
 from entropy_lab.reports.figures import draw, inline_svg
 from entropy_lab.reports.selection import decision_rows, headline_rows, metric_groups, metric_rows
@@ -35,7 +36,6 @@ from entropy_lab.reports.wording import (
     sentence,
     spoken_unit,
 )
-from entropy_lab.reports.writing import write_atomically
 
 _DECISION_TOKENS = 12
 _NAME_LIMIT = 72
@@ -200,4 +200,4 @@ def page(diagnosis: Diagnosis) -> str:
 
 def write_page(diagnosis: Diagnosis, path: Path) -> None:
     """Write the page to `path`, whole or not at all."""
-    write_atomically(path, page(diagnosis).encode())
+    write_bytes(path, page(diagnosis).encode())

@@ -1,5 +1,6 @@
 """The output head of a transformers model as tensors and numbers, and proof that it is the model's own."""
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 1e-2, tor
 
 _MULTIPLIERS = ("logit_scale", "lm_head_multiplier", "output_multiplier")
 _SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap")
+_CACHE_ARGUMENTS = ("cache", "past_key_values")
+"""Names under which decoders take a cache; transformers renamed it."""
+_CAST_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Head:
     def logits(self, hidden_NH: Tensor) -> Tensor:
         """Logits (N, V) in float32 or better, for a decode step's few rows; temperature 1."""
         dtype = torch.promote_types(self.weight_VH.dtype, torch.float32)
-        z_NV = (hidden_NH.to(dtype) * self.scale) @ self.weight_VH.to(dtype).T
+        scaled_NH = hidden_NH.to(dtype) * self.scale
+        z_NV = torch.cat([scaled_NH @ rows.to(dtype).T for rows in self.weight_VH.split(_CAST_ROWS)], dim=1)
         if self.bias is not None:
             z_NV = z_NV + self.bias.to(dtype)
         return z_NV if self.soft_cap is None else self.soft_cap * torch.tanh(z_NV / self.soft_cap)
@@ -67,10 +72,26 @@ def head_of(model: "PreTrainedModel") -> Head:
     )
 
 
-def hidden_states(model: "PreTrainedModel", ids_BL: Tensor, cache: "Cache | None" = None) -> "tuple[Tensor, Cache]":
-    """Last hidden states (B, L, H) of `ids_BL` after whatever `cache` holds, and the grown cache; no padding."""
-    output = model.base_model(input_ids=ids_BL, past_key_values=cache, use_cache=True)
-    return output.last_hidden_state, output.past_key_values
+def hidden_states(model: "PreTrainedModel", ids_BL: Tensor, cache: "Cache") -> Tensor:
+    """Last hidden states (B, L, H) of `ids_BL`, unpadded, after what `cache` holds; the cache grows in place.
+
+    Raises `InputError` for a model that has no decoder of its own or whose decoder takes no cache.
+    """
+    decoder = model.get_decoder()
+    accepted = inspect.signature(decoder.forward).parameters
+    argument = next((name for name in _CACHE_ARGUMENTS if name in accepted), None)
+    if decoder is model or argument is None:
+        raise InputError(
+            f"{type(model).__name__} has no decoder that gives hidden states and takes a cache; it cannot be scored."
+        )
+    return decoder(input_ids=ids_BL, use_cache=True, **{argument: cache}).last_hidden_state
+
+
+def new_cache(model: "PreTrainedModel") -> "Cache":
+    """An empty cache for `model`."""
+    from transformers import DynamicCache
+
+    return DynamicCache(config=model.config.get_text_config())
 
 
 @torch.inference_mode()
@@ -84,13 +105,11 @@ def check_head(model: "PreTrainedModel") -> Head:
     Raises `InputError` if the logits differ by more than the rounding of the model's type.
     """
     head = head_of(model)
-    if model.base_model is model:
-        raise InputError(f"{type(model).__name__} has no base model that gives hidden states; it cannot be scored.")
     ids_BL = (torch.arange(8, device=model.device) % head.vocabulary_size).unsqueeze(0)
     expected = model(input_ids=ids_BL).logits[0].to(torch.promote_types(model.dtype, torch.float32))
-    first, cache = hidden_states(model, ids_BL[:, :4])
-    second, _ = hidden_states(model, ids_BL[:, 4:], cache)
-    ours = head.logits(torch.cat((first, second), 1)[0].to(head.weight_VH.device)).to(expected.device)
+    cache = new_cache(model)
+    hidden_LH = torch.cat([hidden_states(model, part, cache)[0] for part in ids_BL.split(4, dim=1)])
+    ours = head.logits(hidden_LH.to(head.weight_VH.device)).to(expected.device)
     finite = expected.isfinite()
     largest = torch.where(finite, expected, 0).abs().max().clamp(min=1e-6)
     error = float(torch.where(finite, ours - expected, 0).abs().max() / largest)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
-from entropy_lab.scoring.head import Head, check_head, hidden_states
+from entropy_lab.scoring.head import Head, check_head, hidden_states, new_cache
 from entropy_lab.scoring.kernel import FullStatistics, full_statistics
 from entropy_lab.scoring.moments import NonFiniteLogits
 
@@ -196,8 +196,8 @@ def _score_shared(
     work: _Pass, shared: _Shared, batches: list[list[int]]
 ) -> Iterator[tuple[list[int], list[TokenScores]]]:
     model = work.checkpoint.model
-    prompt_hidden, prompt_cache = hidden_states(model, torch.from_numpy(shared.prompts).to(model.device))
-    last_hidden = prompt_hidden[:, -1]
+    prompt_cache = new_cache(model)
+    last_hidden = hidden_states(model, torch.from_numpy(shared.prompts).to(model.device), prompt_cache)[:, -1]
     for index, rows in enumerate(batches):
         owners = torch.tensor([shared.owner[row] for row in rows], device=model.device)
         hidden = last_hidden[owners].unsqueeze(1)
@@ -209,8 +209,7 @@ def _score_shared(
             for place, row in enumerate(rows):
                 read = work.completions[row][:-1]
                 ids[place, : len(read)] = read
-            read_hidden, _ = hidden_states(model, torch.from_numpy(ids).to(model.device), cache)
-            hidden = torch.cat((hidden, read_hidden), dim=1)
+            hidden = torch.cat((hidden, hidden_states(model, torch.from_numpy(ids).to(model.device), cache)), dim=1)
         yield rows, _statistics(work, rows, hidden)
 
 

@@ -3,7 +3,6 @@
 A run killed at any instant finds the last complete state. No pickle: tensors, and a step number in the metadata.
 """
 
-import os
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from entropy_lab.errors import InputError
+from entropy_lab.files import whole
 
 
 def save_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -20,9 +20,8 @@ def save_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimi
     for parameter, moments in optimizer.state.items():
         for key, value in moments.items():
             tensors[f"optimizer.{key}.{names[id(parameter)]}"] = torch.as_tensor(value)
-    partial = path.with_name(f".{path.name}.partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial, metadata={"step": str(step)})
-    os.replace(partial, path)
+    with whole(path) as partial:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial, {"step": str(step)})
 
 
 def load_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:

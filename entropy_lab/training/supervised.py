@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from entropy_lab.checkpoints import save_checkpoint
 from entropy_lab.errors import InputError
+from entropy_lab.files import write_bytes
 from entropy_lab.progress import Progress, Silent
 from entropy_lab.tasks.countdown.rules import Rules
 from entropy_lab.tasks.countdown.task import LADDER_RULES, Countdown, countdown_problem
@@ -149,7 +151,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
     path = out / "recipe.json"
     if path.is_file() and path.read_text(encoding="utf-8") != effective:
         raise InputError(f"{out} holds a run of another recipe ({path}); give another --out or delete it.")
-    path.write_text(effective, encoding="utf-8")
+    write_bytes(path, effective.encode())
 
 
 def _forget_after(log: Path, step: int) -> None:
@@ -161,15 +163,13 @@ def _forget_after(log: Path, step: int) -> None:
         if not line.endswith("}") or json.loads(line)["step"] > step:
             break
         kept.append(line + "\n")
-    log.write_text("".join(kept), encoding="utf-8")
+    write_bytes(log, "".join(kept).encode())
 
 
 def _write_test_problems(corpus: SolvedCorpus, seed: int, path: Path) -> None:
-    import numpy as np
-
     generator = np.random.default_rng(seed)
     rows = [
         json.dumps({"nums": generator.permutation(problem.nums).tolist(), "target": problem.target})
         for problem in corpus.test
     ]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    write_bytes(path, ("\n".join(rows) + "\n").encode())

@@ -333,14 +333,14 @@ def test_tiles_stay_within_their_budget(device: str, hidden_size: int, tokens: i
     assert columns >= 1
 
 
-MEASURE = """
-import resource, torch
+MEASURE = r"""
+import re, torch
 from entropy_lab.scoring import token_statistics
 torch.set_num_threads(1)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-hidden = torch.randn(8192, 64)
-weight, targets = torch.randn(16384, 64) / 8, torch.randint(0, 16384, (8192,))
-small = torch.randn(64, 64, requires_grad=True)
+peak = lambda: int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) // 1024
+hidden = torch.randn(4096, 16)
+weight, targets = torch.randn(9216, 16) / 4, torch.randint(0, 9216, (4096,))
+small = torch.randn(64, 16, requires_grad=True)
 token_statistics(small, weight[:64], targets[:64] % 64).entropy_N.sum().backward()
 start = peak()
 token_statistics(hidden, weight, targets)
@@ -352,10 +352,11 @@ print(forward - start, backward - start, peak() - start)
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_peak_memory_is_bounded() -> None:
-    """L5: 8,192 × 16,384 logits take 512 MiB; forward and backward stay within 64 MiB."""
+    """L5: 4,096 × 9,216 logits take 144 MiB; forward and backward stay within 64 MiB."""
     answer = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
     forward, backward, control = map(int, answer.stdout.split())
     assert forward <= 64
     assert backward <= 64
-    assert control >= 400
+    assert control >= 120
