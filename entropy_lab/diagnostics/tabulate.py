@@ -38,7 +38,7 @@ def mean_metrics(columns: Sequence[Column], checkpoint: str, *, seed: int = 0) -
     ):
         values = column.values_P[~np.isnan(column.values_P)]
         kind = fallback
-        if column.unit == "share" and n > 0 and False:
+        if column.unit == "share" and n > 0 and np.isin(values, (0.0, 1.0)).all():
             low, high = (float(end) for end in wilson(values.sum(), n))
             kind = "Wilson interval over problems"
         note = join_notes(left_out(column), kind, column.note)

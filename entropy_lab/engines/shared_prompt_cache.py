@@ -23,7 +23,7 @@ from entropy_lab.engines.prompt_buckets import Bucket, bucketed, product
 
 ATTENTION = "entropy_lab_shared_prompt"
 GROWTH = 64  # completion positions allotted at a time; ours
-UNDERSTOOD = {"position_ids", "position_embeddings", "cache_position", "use_cache", "is_causal"}
+UNDERSTOOD = {"position_ids", "position_embeddings", "cache_position"}  # arguments that change no attention weight
 
 
 class NotPlainAttention(Exception):
@@ -35,6 +35,7 @@ class SharedPromptCache:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self._layers = plain_layers(policy)
         self._buckets: list[Bucket] = []
         self._filling: Bucket | None = None
         self._context_R = np.zeros(0, np.int64)  # context of each row, ascending
@@ -53,8 +54,7 @@ class SharedPromptCache:
                 row[: len(context)] = context
             hidden.append(self._prefill_bucket(ids, lengths, np.array(rows)))
         self._context_R = np.repeat(np.arange(len(contexts)), counts)
-        lengths_R = np.repeat([len(context) for context in contexts], counts)
-        self._position_R = torch.from_numpy(lengths_R).to(self._policy.device)
+        self._position_R = self._tensor(np.repeat([len(context) for context in contexts], counts))
         return torch.cat(hidden)
 
     def _prefill_bucket(self, ids: NDArray[np.int64], lengths: list[int], rows_C: NDArray[np.int64]) -> Tensor:
@@ -63,12 +63,12 @@ class SharedPromptCache:
         bucket.place(rows_C)
         self._buckets.append(bucket)
         self._filling = bucket
-        hidden = self._forward(torch.from_numpy(ids).to(device), torch.arange(ids.shape[1], device=device)[None])
+        hidden = self._forward(self._tensor(ids), torch.arange(ids.shape[1], device=device)[None])
         self._filling = None
-        if len(bucket.keys) != plain_layers(self._policy):
-            raise NotPlainAttention(f"{len(bucket.keys)} of its layers called the attention function")
+        if len(bucket.keys) != self._layers:
+            raise NotPlainAttention(f"{len(bucket.keys)} of its {self._layers} layers let their attention be replaced")
         last_CH = hidden[torch.arange(len(lengths), device=device), bucket.lengths_C - 1]
-        return last_CH.repeat_interleave(torch.from_numpy(rows_C).to(device), dim=0)
+        return last_CH.repeat_interleave(self._tensor(rows_C), dim=0)
 
     def step(self, token_R: Tensor) -> Tensor:
         """Feed one token a row; its final hidden state, [R, H]."""
@@ -91,20 +91,21 @@ class SharedPromptCache:
         moved = kept_R.copy()
         moved[: len(order)] &= ~stays
         order[~stays] = np.flatnonzero(moved)  # both ascending, with as many rows of each context
-        target = torch.from_numpy(np.flatnonzero(~stays)).to(self._policy.device)
-        source = torch.from_numpy(order[~stays]).to(self._policy.device)
-        if len(target):
+        if not stays.all():
+            target, source = self._tensor(np.flatnonzero(~stays)), self._tensor(order[~stays])
             for tensor in (*self._keys, *self._values):
                 held = tensor[:, :, : self._length]
                 held[target] = held[source]
-        self._position_R = self._position_R[torch.from_numpy(order).to(self._policy.device)]
+        self._position_R = self._position_R[self._tensor(order)]
         self._context_R = context_R
-        first = 0
-        rows_C = np.bincount(context_R, minlength=sum(len(bucket.lengths_C) for bucket in self._buckets))
-        for bucket in self._buckets:
-            bucket.place(rows_C[first : first + len(bucket.lengths_C)])
-            first += len(bucket.lengths_C)
+        sizes = [len(bucket.lengths_C) for bucket in self._buckets]
+        rows_C = np.bincount(context_R, minlength=sum(sizes))
+        for bucket, rows in zip(self._buckets, np.split(rows_C, np.cumsum(sizes)[:-1]), strict=True):
+            bucket.place(rows)
         return order
+
+    def _tensor(self, array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(self._policy.device)
 
     def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         return self._policy.hidden(ids, positions, use_cache=False, shared_prompt_cache=self)
@@ -112,14 +113,15 @@ class SharedPromptCache:
     def _grow(self) -> None:
         """Make room for `GROWTH` more completion positions, a layer at a time."""
         rows = len(self._context_R)
-        for tensors, held in ((self._keys, "keys"), (self._values, "values")):
-            for layer, like in enumerate(getattr(self._buckets[0], held)):
+        prompt = self._buckets[0]
+        for own, prompts in ((self._keys, prompt.keys), (self._values, prompt.values)):
+            for layer, like in enumerate(prompts):
                 grown = like.new_empty(rows, like.shape[1], self._length + GROWTH, like.shape[3])
-                if self._length:
-                    grown[:, :, : self._length] = tensors[layer][:rows, :, : self._length]
-                    tensors[layer] = grown
+                if self._length == 0:
+                    own.append(grown)
                 else:
-                    tensors.append(grown)
+                    grown[:, :, : self._length] = own[layer][:rows, :, : self._length]
+                    own[layer] = grown
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Store `key` and `value` of a layer, and attend from `query`; all [rows, heads, tokens, D]."""
@@ -184,13 +186,17 @@ def shared_prompt_attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
+    is_causal: bool | None = None,
     shared_prompt_cache: SharedPromptCache | None = None,
     **extras: Any,
 ) -> tuple[Tensor, None]:
     """The function transformers calls in every layer; returns [rows, tokens, heads, D] and no weights."""
-    unknown = [name for name, value in extras.items() if value is not None and name not in UNDERSTOOD]
-    if shared_prompt_cache is None or attention_mask is not None or unknown:
+    asked = {name for name, value in extras.items() if value is not None and value is not False}
+    unknown = sorted(asked - UNDERSTOOD)
+    if attention_mask is not None or is_causal is False or unknown:
         raise NotPlainAttention(f"its attention takes {', '.join(unknown) or 'a mask of its own'}")
+    if shared_prompt_cache is None:
+        raise NotPlainAttention("it does not hand arguments on to its attention")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     return shared_prompt_cache.attend(cast(int, module.layer_idx), query, key, value, scaling), None
 

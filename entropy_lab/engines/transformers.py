@@ -19,7 +19,7 @@ from entropy_lab.engines.decoding import DecodeCache, Decoding, contexts_of
 from entropy_lab.engines.policy import Policy
 from entropy_lab.engines.protocol import Request, Sampling, Trajectory
 from entropy_lab.engines.self_check import deviation
-from entropy_lab.engines.shared_prompt_cache import ATTENTION, NotPlainAttention, SharedPromptCache
+from entropy_lab.engines.shared_prompt_cache import ATTENTION, GROWTH, NotPlainAttention, SharedPromptCache
 from entropy_lab.engines.whole_cache import WholeCache
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
@@ -52,7 +52,7 @@ class TransformersEngine:
         if self._rows is not None:
             return self._rows
         longest = max((len(request.prompt_ids) + len(request.prefix_ids) for request in requests), default=0)
-        return rows_that_fit(self._policy, self._memory, longest + sampling.max_new_tokens)
+        return rows_that_fit(self._policy, self._memory, longest + sampling.max_new_tokens + GROWTH)
 
     def partition(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Request]]:
         """Cut `requests`, in order, into batches of at most `rows` trajectories.

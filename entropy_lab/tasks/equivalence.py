@@ -19,6 +19,7 @@ import sympy
 from entropy_lab.tasks.boxed import readable
 
 RELATIVE = 1e-5
+EDGE_SPACE = re.compile(r"^(?:\s|~|\\[,;:! ]|\\q?quad(?![a-z]))+|(?:\s|~|\\[,;:! ]|\\q?quad(?![a-z]))+$")
 Parsed = Sequence[Any]  # math-verify's readings of one text: a sympy object if it has one, then the text itself
 
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)
@@ -51,12 +52,12 @@ def judge(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(latex: str, unit: str | None) -> str:
-    """Strip math delimiters, the stated unit, and numbers that LaTeX would misread: 4.5e33, 1./3."""
-    latex = re.sub(r"(?<!\\)\$", "", latex)
+    """Strip math delimiters, space at the ends, the stated unit, and spellings LaTeX would misread: 4.5e33, 1./3."""
+    latex = EDGE_SPACE.sub("", re.sub(r"(?<!\\)\$", "", latex))
     if unit:
         bare = unit.replace("$", "").strip()
         for ending in (f"\\{bare}", f"\\text{{{bare}}}", f"\\mathrm{{{bare}}}", bare):
-            latex = latex.strip().removesuffix(ending)
+            latex = EDGE_SPACE.sub("", latex.removesuffix(ending))
     latex = re.sub(r"(\d)\.(?=\s*[-/*+)]|\s*$)", r"\1", without_exponents(latex))
     return latex.strip()
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from entropy_lab.diagnostics.coverage import Space
 
 
 @dataclass(frozen=True)
@@ -47,3 +50,11 @@ class Task(Protocol):
 
     def grade(self, problem: Problem, text: str) -> Grade:
         """Grade any text, of any length, without raising."""
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """A task whose problems have a solution space that can be written down whole."""
+
+    def space(self, problem: Problem) -> "Space | None":
+        """All solutions and the menu of entrance families, or None where the problem is too large."""

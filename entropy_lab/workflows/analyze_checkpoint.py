@@ -73,10 +73,9 @@ def analyze_checkpoint(plan: Plan, out: Path | None = None, progress: Progress |
         rollouts = run.rollouts(next_part)
         return conclude(
             run,
-            task.name,
+            task,
             {checkpoint.name: (rollouts.of(checkpoint.name), checkpoint) for checkpoint in checkpoints},
             Reading(plan.ks, plan.rule, plan.sampling.seed),
-            {problem.id: problem.question for problem in problems},
             progress,
             plan.sampling.temperature,
         )

@@ -57,14 +57,12 @@ def analyze_rollouts(
     with open_run("analyze rollouts", settings, out) as run:
         parts = _complete(run, rollouts, loaded, chosen, source, progress)
         rollouts = run.rollouts(parts)
-        questions = {} if chosen is None else {problem.id: problem.question for problem in chosen.problems()}
         matching = {name: loaded if loaded is not None and name in (loaded.name, names[0]) else None for name in names}
         return conclude(
             run,
-            "rollouts" if chosen is None else chosen.name,
+            chosen,
             {name: (rollouts.of(name), matching[name]) for name in names},
             reading,
-            questions,
             progress,
         )
 

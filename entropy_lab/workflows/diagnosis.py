@@ -1,11 +1,12 @@
 """From one checkpoint's rollouts to its diagnosis: metrics, curves, decision points, trajectories to look at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from entropy_lab.diagnostics.columns import Column
+from entropy_lab.diagnostics.coverage import Space, coverage_columns
 from entropy_lab.diagnostics.decision_points import Blocks, OpeningTokens, Rule, decision_blocks, opening_tokens
 from entropy_lab.diagnostics.intervals import Band
 from entropy_lab.diagnostics.metric import Metric
@@ -32,7 +33,14 @@ class Measured:
 
 
 def measure(
-    name: str, rollouts: Rollouts, *, ks: Sequence[int] | None, rule: Rule, seed: int, temperature: float | None
+    name: str,
+    rollouts: Rollouts,
+    *,
+    ks: Sequence[int] | None,
+    rule: Rule,
+    seed: int,
+    temperature: float | None,
+    spaces: Mapping[str, Space],
 ) -> Measured:
     """Every diagnostic of one checkpoint. What the rollouts lack (grades, entropies, texts) is not measured."""
     entropy, token_ids = rollouts.ragged("entropy"), rollouts.ragged("token_ids")
@@ -53,12 +61,19 @@ def measure(
         policy_mask=policy_mask,
         temperature=temperature,
         ks=ks,
+        more=_coverage(rollouts, spaces) if spaces and graded else (),
         seed=seed,
     )
     blocks = None
     if entropy is not None:
         blocks = decision_blocks(entropy, rule, logprobs=rollouts.ragged("logprob"), policy_mask=policy_mask)
     return Measured(name, rollouts, summary, blocks, token_ids, entropy)
+
+
+def _coverage(rollouts: Rollouts, spaces: Mapping[str, Space]) -> list[Column]:
+    names = ("problem_id", "correct", "answer", "family", "first_calculation")
+    rows = list(zip(*(rollouts.table[name].to_pylist() for name in names), strict=True))
+    return coverage_columns(sorted({row[0] for row in rows}), spaces, rows)
 
 
 def decision_metrics(measured: Measured, seed: int) -> tuple[Metric, ...]:

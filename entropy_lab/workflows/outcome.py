@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from entropy_lab.checkpoints import Checkpoint
 from entropy_lab.diagnostics.comparison import compare
+from entropy_lab.diagnostics.coverage import Space
 from entropy_lab.diagnostics.decision_points import Rule
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.progress import Progress
@@ -17,6 +18,7 @@ from entropy_lab.reports.figures import write_figures
 from entropy_lab.reports.page import write_page
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import Run
+from entropy_lab.tasks.protocol import Enumerable, Task
 from entropy_lab.texts import token_texts
 from entropy_lab.workflows.diagnosis import Measured, decision_metrics, decision_tokens, diagnosis_of, measure, opening
 from entropy_lab.workflows.shown import agreement, choose, rescore, views
@@ -47,10 +49,9 @@ class Analysis:
 
 def conclude(
     run: Run,
-    task: str,
+    task: Task | None,
     rollouts: Mapping[str, tuple[Rollouts, Checkpoint | None]],
     reading: Reading,
-    questions: Mapping[str, str],
     progress: Progress,
     temperature: float | None = None,
 ) -> Analysis:
@@ -58,12 +59,26 @@ def conclude(
 
     With two checkpoints, differences are paired by problem, first minus second.
     """
+    asked = {str(problem) for rows, _ in rollouts.values() for problem in rows.strings("problem_id")}
+    problems = [] if task is None else [problem for problem in task.problems() if problem.id in asked]
+    questions = {problem.id: problem.question for problem in problems}
+    spaces: dict[str, Space] = {}
+    if isinstance(task, Enumerable):
+        spaces = {problem.id: space for problem in problems if (space := task.space(problem)) is not None}
     measured, diagnoses = [], []
     for name, (rows, checkpoint) in rollouts.items():
-        one = measure(name, rows, ks=reading.ks, rule=reading.rule, seed=reading.seed, temperature=temperature)
+        one = measure(
+            name,
+            rows,
+            ks=reading.ks,
+            rule=reading.rule,
+            seed=reading.seed,
+            temperature=temperature,
+            spaces=spaces,
+        )
         measured.append(one)
         diagnoses.append(_look_at(one, checkpoint, questions, reading.seed, progress))
-    return _write(run, task, measured, diagnoses, reading, progress)
+    return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, reading, progress)
 
 
 def _look_at(

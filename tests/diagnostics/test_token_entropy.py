@@ -184,8 +184,8 @@ def test_quantile_interval_is_near_the_one_from_resampling_whole_problems():
         np.quantile(np.concatenate([rows[p] for p in rng.integers(0, 80, 80)]), (0.5, 0.9)) for _ in range(1000)
     ]
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    assert result.low == pytest.approx(low, abs=0.15 * (high - low).min())
-    assert result.high == pytest.approx(high, abs=0.15 * (high - low).min())
+    assert (np.abs(result.low - low) < 0.25 * (high - low)).all()
+    assert (np.abs(result.high - high) < 0.25 * (high - low)).all()
 
 
 def test_empty_selection_is_an_explicit_empty_result():

@@ -206,11 +206,13 @@ def test_progress_counts_every_token(tiny_checkpoint: "Checkpoint") -> None:
 def test_nan_names_checkpoint_problem_and_position(tiny_checkpoint: "Checkpoint") -> None:
     """L1: a broken activation is an error that says where, not a NaN in a table."""
     checkpoint = with_model(tiny_checkpoint, tiny_checkpoint.model.config)
-    embeddings: Any = checkpoint.model.get_input_embeddings()
-    with torch.no_grad():
-        embeddings.weight[90] = torch.nan
+
+    def overflow(decoder: Any, args: Any, kwargs: Any, output: Any) -> None:
+        output.last_hidden_state[kwargs["input_ids"] == 85] = torch.nan
+
+    checkpoint.model.get_decoder().register_forward_hook(overflow, with_kwargs=True)
     problems, prompts, completions = texts([(4, 8), (4, 6), (4, 5)])
-    completions[1][2] = 90
+    completions[1][2] = 85
     with pytest.raises(InputError) as caught:
         score(checkpoint, problems, prompts, completions)
     assert f"Checkpoint {checkpoint.name}, problem problem-1, completion position 3:" in str(caught.value)

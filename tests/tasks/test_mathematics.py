@@ -54,6 +54,7 @@ def test_the_gold_answer_of_another_problem_is_wrong(task, name):
     [
         ("27", "27.0", True),
         ("1,000", "1000", True),
+        ("1,000", "\\, 1,000\\,", True),  # a thin space in front would make math-verify read a list
         ("\\frac{1}{3}", "0.33333333", True),
         ("\\frac{1}{3}", "0.33", False),
         ("x=5", "5", True),

@@ -6,9 +6,11 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
 
+from entropy_lab.diagnostics.coverage import Space
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.countdown.answers import find_answer, grade_answer
 from entropy_lab.tasks.countdown.entrances import first_calculation
+from entropy_lab.tasks.countdown.enumeration import solutions, steps_menu, written_menu
 from entropy_lab.tasks.countdown.expressions import canonical, form_text
 from entropy_lab.tasks.countdown.rules import Rules, problem_key
 from entropy_lab.tasks.problem_files import read_rows
@@ -16,6 +18,9 @@ from entropy_lab.tasks.protocol import Grade, Problem
 
 LADDER_RULES = Rules(integers_only=True, minimum=0, max_value=225)
 """Rules of the embedded ladder: whole numbers that a number-level vocabulary can hold; 225 = 15 × 15 (ours)."""
+
+LARGEST_ENUMERATED = 5
+"""Problems of more numbers have no solution space here (ours): a hundred of six numbers would take minutes."""
 
 _FORMATS = {
     "steps": (
@@ -63,6 +68,15 @@ class Countdown:
                 "content": f"{request} {self.rules.sentences()} {_FORMATS[self.form]}\n\n{problem.question}\n",
             }
         ]
+
+    def space(self, problem: Problem) -> Space | None:
+        """All canonical solutions and the menu that fits the answer format, under the rules of the task."""
+        nums, target = problem.data["nums"], problem.data["target"]
+        if len(nums) > LARGEST_ENUMERATED:
+            return None
+        forms = solutions(nums, target, self.rules)
+        menu = steps_menu(forms, self.rules) if self.form == "steps" else written_menu(forms)
+        return Space(frozenset(map(form_text, forms)), menu)
 
     def grade(self, problem: Problem, text: str) -> Grade:
         """Grade one text; `answer` is the canonical form of the expression, so equal solutions compare equal."""
