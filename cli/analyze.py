@@ -25,7 +25,7 @@ def checkpoint(
     ] = "builtin:sft",
     against: Annotated[str | None, typer.Option(help="A second checkpoint, compared problem by problem.")] = None,
     task: Annotated[
-        str, typer.Option(help="countdown, a .jsonl or .parquet of problems, or path/to/file.py:Name.")
+        str, typer.Option(help="countdown, a .jsonl or .parquet of problems, a hub set, or path/to/file.py:Name.")
     ] = "countdown",
     problems: Annotated[int, typer.Option(min=1, help="How many problems, from the first.")] = 100,
     samples: Annotated[int, typer.Option(min=1, help="Trajectories a problem.")] = 16,

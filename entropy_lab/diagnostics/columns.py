@@ -136,7 +136,7 @@ def majority_columns(
 ) -> list[Column]:
     """maj@k for k ≥ 3 (of two samples, the majority is either); samples whose grader failed cast no vote."""
     several = [k for k in ks if k > 2]
-    graded_N = np.ones(len(correct_N), bool)
+    graded_N = ~np.isnan(correct_N)
     graded_answers = [given for given, graded in zip(answers, graded_N, strict=True) if graded]
     counts = answer.count_answers(problem_N[graded_N], graded_answers, problems)
     given = counts.class_N >= 0

@@ -90,7 +90,7 @@ def _draw_tile(
             _truncate(e_RV, top_k, top_p)
             sums_RB = _block_sums(weight)
             log_kept_R = sums_RB.sum(1).log()
-        token_R = _invert(weight, sums_RB, uniform_R)
+        token_R = _invert(weight, sums_RB, uniform_R).clamp_(max=V - 1)  # a NaN row would point past the end
     d_R = d_RV.gather(1, token_R[:, None])[:, 0].double()
     logprob_R = (d_R - log_s_R).clamp_(max=0.0)
     logprobs_R = torch.zeros_like(logprob_R) if temperature == 0 else (d_R - log_kept_R).clamp_(max=0.0)

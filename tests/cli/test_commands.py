@@ -37,7 +37,7 @@ def test_analyze_checkpoint_leaves_a_complete_run(tmp_path):
     assert folder.name.startswith("analyze-")
     assert json.loads((folder / "metrics.json").read_text()) == printed["metrics"]
     names = {(row["metric"], row["checkpoint"]) for row in printed["metrics"]}
-    for metric in ("entropy.problem_mean", "entropy.token_mean", "entropy.early", "pass@1", "pass@4", "unused_mass"):
+    for metric in ("entropy.problem_mean", "entropy.token_mean", "entropy.early", "pass@1", "pass@4", "coverage.family", "unused_mass"):
         assert {(metric, "builtin:sft"), (metric, "builtin:sft-early")} <= names
     assert ("difference.pass@1", "builtin:sft - builtin:sft-early") in names
     for row in printed["metrics"]:
@@ -79,6 +79,38 @@ def test_plain_jsonl_is_graded_and_scored_on_request(tmp_path):
     found = {row["metric"]: row["value"] for row in json.loads(full.stdout)["metrics"]}
     assert found["pass@1"] == expected["pass@1"]
     assert found["entropy.problem_mean"] == pytest.approx(expected["entropy.problem_mean"], abs=1e-4)
+
+
+OWN_TASK = '''
+from entropy_lab import Grade, Problem
+
+
+class Sevens:
+    name = "sevens"
+
+    def problems(self):
+        return [Problem(str(target), f"Numbers: 3 4\\nTarget: {target}") for target in (7, 12)]
+
+    def messages(self, problem):
+        return [{"role": "user", "content": problem.question + "\\n"}]
+
+    def grade(self, problem, text):
+        return Grade("7" in text, "correct" if "7" in text else "wrong-value", text)
+'''
+
+
+def test_a_task_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN_TASK)
+    done = run(
+        *("analyze", "checkpoint", "builtin:sft", "--task", "mine.py:Sevens", "--samples", "8", "--json"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    found = {row["metric"]: row for row in json.loads(done.stdout)["metrics"]}
+    assert found["pass@1"]["n"] == 2
+    assert found["pass@1"]["value"] > 0
+    assert_refused(
+        run("analyze", "checkpoint", "builtin:sft", "--task", "mine.py:Eights", cwd=tmp_path), "mine.py", "Eights"
+    )
 
 
 def without_times(folder):

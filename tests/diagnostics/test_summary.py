@@ -134,6 +134,19 @@ def test_grader_failures_leave_n_and_are_counted_apart():
     assert summary.per_problem["pass@1"][0] == pytest.approx(kept)
 
 
+def test_a_failed_grade_casts_no_vote():
+    """T6: three ungraded answers do not outvote the graded ones."""
+    summary = summarise(
+        "c",
+        np.zeros(6, int),
+        None,
+        correct_N=np.array([1, 1, 0, np.nan, np.nan, np.nan]),
+        answers=["7", "7", "8", "9", "9", "9"],
+        ks=(3,),
+    )
+    assert summary.per_problem["maj@3"].tolist() == [1.0]
+
+
 def test_asked_k_above_n_is_refused_and_default_ks_are_not():
     """S6."""
     inputs = run()
@@ -236,6 +249,15 @@ def test_comparison_is_paired_over_shared_problems():
     assert "p = 0.031" in row.note
     assert "crossing.pass@k" in rows
     assert not any(name.startswith("difference.entropy.token_mean") for name in rows)
+
+
+def test_comparison_aligns_problems_by_label():
+    inputs = run()
+    part = reordered(inputs, np.arange(16, 48))
+    rows = rows_of(compare(summarise("a", **inputs), summarise("b", **part)))
+    assert rows["difference.entropy.problem_mean"].n == 4
+    assert rows["difference.entropy.problem_mean"].value == pytest.approx(0, abs=1e-12)
+    assert rows["difference.pass@1"].value == 0
 
 
 def test_a_checkpoint_does_not_differ_from_itself():
