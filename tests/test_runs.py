@@ -69,7 +69,8 @@ def test_two_processes_do_not_write_one_run(tmp_path):
 def test_parts_read_back_in_order(tmp_path):
     with open_run("analyze", SETTINGS, tmp_path / "run") as run:
         for index in (1, 0):
-            run.write_part(index, Rollouts.from_rows([{"checkpoint": "c", "problem_id": str(index), "sample_index": 0}]))
+            row = {"checkpoint": "c", "problem_id": str(index), "sample_index": 0}
+            run.write_part(index, Rollouts.from_rows([row]))
         assert run.rollouts(2).strings("problem_id") == ["0", "1"]
 
 

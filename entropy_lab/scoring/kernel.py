@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from entropy_lab.errors import InputError
-from entropy_lab.scoring.moments import UNDERFLOW, TokenStatistics, column_blocks, sweep
+from entropy_lab.scoring.moments import LOG_2, UNDERFLOW, TokenStatistics, column_blocks, sweep
 from entropy_lab.scoring.tiles import HeadTiles, LogitMap, LogitTiles
 
 
@@ -20,7 +20,7 @@ class _Columns(NamedTuple):
 
     targets: Tensor
     largest: Tensor
-    log_sum: Tensor
+    log2_sum: Tensor
     entropy: Tensor
     varentropy: Tensor
     by_logprob: Tensor
@@ -39,9 +39,9 @@ def _logit_gradient(tiles: HeadTiles, start: int, stop: int, tokens: _Columns) -
     """
     z = tiles.tile(start, stop)
     slope = tiles.slope(z)
-    a = z.sub_(tokens.largest).sub_(tokens.log_sum).clamp_(min=UNDERFLOW)
-    p = torch.exp(a, out=tiles.scratch[: a.numel()].view_as(a))
-    a.add_(tokens.entropy)
+    log2_p = z.sub_(tokens.largest).sub_(tokens.log2_sum).clamp_(min=UNDERFLOW)
+    p = torch.exp2(log2_p, out=tiles.scratch[: z.numel()].view_as(z))
+    a = log2_p.mul_(LOG_2).add_(tokens.entropy)
     # p·(g_V·a² + (2·g_V − g_H)·a − g_V·varentropy − g_logp), in Horner's form.
     gradient = (a * tokens.by_varentropy).add_(2 * tokens.by_varentropy - tokens.by_entropy).mul_(a)
     gradient.sub_(tokens.by_varentropy * tokens.varentropy + tokens.by_logprob).mul_(p)
@@ -65,7 +65,7 @@ class _TokenStatistics(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         found = sweep(HeadTiles(hidden_NH, weight_VH, bias_V, logit_map), targets_N, weight_VH.shape[0])
         logprob_N, entropy_N, varentropy_N = found.statistics
-        saved = (targets_N, found.largest_N, found.log_sum_N, entropy_N, varentropy_N)
+        saved = (targets_N, found.largest_N, found.log2_sum_N, entropy_N, varentropy_N)
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, *saved)
         ctx.map = logit_map
         return logprob_N, entropy_N, varentropy_N
@@ -97,7 +97,7 @@ class _TokenStatistics(torch.autograd.Function):
                 hidden_grad[first:last] = block_grad_nH.mul_(ctx.map.scale)
         return (
             hidden_grad,
-            None if weight_grad is None else weight_grad.mul_(ctx.map.divisor).to(weight_VH.dtype),
+            None if weight_grad is None else weight_grad.mul_(1 / tiles.inner).to(weight_VH.dtype),
             None if bias_grad is None else bias_grad.to(bias_V.dtype),
             None,
             None,

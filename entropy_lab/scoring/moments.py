@@ -1,10 +1,13 @@
 """Softmax statistics of logits that arrive in tiles: one pass over the vocabulary, no [tokens, vocabulary] tensor.
 
 Shape letters: N tokens, V vocabulary, n tokens of a block, v ids of a tile. Per token the running state is the largest
-logit m and the sums s = Σ e^(z−m), t = Σ e^(z−m)(z−m), u = Σ e^(z−m)(z−m)². When m grows by δ they are rescaled.
-Shifting by m keeps every term small, so that H = log s − t/s loses no digits however large the logits are.
+logit m and, with x = z − m, the sums s = Σ e^x, t = Σ e^x·x and u = Σ e^x·x². When m grows they are rescaled. Shifting
+by m keeps every term small, so that H = log s − t/s loses no digits however large the logits are.
+
+Inside, x counts in powers of two, x/log 2, because torch computes 2^x three times faster than e^x.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -14,8 +17,9 @@ from torch import Tensor
 
 from entropy_lab.errors import InputError
 
+LOG_2 = math.log(2)
 UNDERFLOW = -1e4
-"""A shifted logit below which e^x is 0 in float64 too; raising -inf to it turns 0·(-inf) into 0."""
+"""A shifted logit below which 2^x is 0 in float64 too; raising -inf to it turns 0·(-inf) into 0."""
 
 
 class TokenStatistics(NamedTuple):
@@ -39,8 +43,13 @@ class NonFiniteLogits(InputError):
 
 
 class Tiles(Protocol):
-    """Where logits come from. `tile` gives z/T of the open block's rows and ids start … stop, free to overwrite."""
+    """Where logits come from: a block of rows is opened, then its tiles are asked for and may be overwritten.
 
+    A tile holds z/`unit` with z the logits that the softmax sees. `unit` is positive; it is applied after the shift
+    by the largest logit, where it rounds small numbers instead of large ones.
+    """
+
+    unit: float
     rows: int
     columns: int
     scratch: Tensor
@@ -49,27 +58,29 @@ class Tiles(Protocol):
         """Turn to the token rows first … last (at most `rows`)."""
 
     def tile(self, start: int, stop: int) -> Tensor:
-        """Logits of the open rows, shape (n, stop − start), stop − start ≤ `columns`."""
+        """z/unit of the open rows for ids start … stop, shape (n, stop − start), stop − start ≤ `columns`."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one pass over all tiles gives: `largest_N` + `log_sum_N` is log Σ e^z; alternatives have shape (N, m)."""
+    """What one pass over all tiles gives: Σ e^z is 2^(`largest_N`·unit/log 2 + `log2_sum_N`), with the tiles' unit."""
 
     statistics: TokenStatistics
     unused_mass_N: Tensor
     largest_N: Tensor
-    log_sum_N: Tensor
+    log2_sum_N: Tensor
     alternative_ids_Nm: Tensor
     alternative_logprobs_Nm: Tensor
 
 
 class _Block:
-    """Running state of n tokens, each field of shape (n, 1)."""
+    """Running state of n tokens, each of shape (n, 1); m and the logits in the tiles' unit, x in powers of two."""
 
-    def __init__(self, targets_n: Tensor, dtype: torch.dtype, alternatives: int) -> None:
+    def __init__(self, targets_n: Tensor, tiles: Tiles, alternatives: int) -> None:
         self.targets = targets_n.unsqueeze(1)
+        self.to_powers = tiles.unit / LOG_2
         # The lowest finite number, not −inf: it loses against any logit, and −inf − (−inf) never happens.
+        dtype = tiles.scratch.dtype
         self.m = torch.full_like(self.targets, torch.finfo(dtype).min, dtype=dtype)
         self.s, self.t, self.u, self.unused = (torch.zeros_like(self.m) for _ in range(4))
         self.target_logit = torch.full_like(self.m, -torch.inf)
@@ -87,22 +98,29 @@ class _Block:
             self._keep_top(z_nv, start)
 
         m = torch.maximum(self.m, z_nv.amax(1, keepdim=True))
-        shift = (self.m - m).clamp_(min=UNDERFLOW)
-        shrink = shift.exp()
+        shift = self.shifted(self.m, m)
+        shrink = shift.exp2()
         self.u = shrink * (self.u + 2 * shift * self.t + shift * shift * self.s)
         self.t = shrink * (self.t + shift * self.s)
         self.s = shrink * self.s
         self.unused = shrink * self.unused
         self.m = m
 
-        x, weight = z_nv.sub_(m).clamp_(min=UNDERFLOW), scratch_nv
-        torch.exp(x, out=weight)
+        x, weight = self.shifted(z_nv, m, out=z_nv), scratch_nv
+        torch.exp2(x, out=weight)
         mass = weight.sum(1, keepdim=True)
         self.s += mass
         if unused:
             self.unused += mass
         self.t += weight.mul_(x).sum(1, keepdim=True)
         self.u += weight.mul_(x).sum(1, keepdim=True)
+
+    def shifted(self, z: Tensor, m: Tensor, out: Tensor | None = None) -> Tensor:
+        """x = (z − m) in powers of two, never below where 2^x vanishes."""
+        x = torch.sub(z, m, out=out)
+        if self.to_powers != 1:
+            x.mul_(self.to_powers)
+        return x.clamp_(min=UNDERFLOW)
 
     def _keep_top(self, z_nv: Tensor, start: int) -> None:
         logits, ids = z_nv.topk(min(self.alternatives, z_nv.shape[1]), dim=1)
@@ -117,16 +135,19 @@ class _Block:
             row = int(exists.int().argmin())
             empty = bool(self.s[row, 0] == 0)
             raise NonFiniteLogits(first + row, "every logit is -inf" if empty else "the logits hold NaN or +inf")
-        log_sum, mean = self.s.log(), self.t / self.s
+        log2_sum, mean = self.s.log2(), self.t / self.s
         columns = (
-            self.target_logit - self.m - log_sum,
-            log_sum - mean,
-            (self.u / self.s - mean * mean).clamp_(min=0),
+            self._logprob(self.target_logit, log2_sum),
+            (log2_sum - mean) * LOG_2,
+            (self.u / self.s - mean * mean).clamp_(min=0) * LOG_2**2,
             self.unused / self.s,
             self.m,
-            log_sum,
+            log2_sum,
         )
-        return (*(column.squeeze(1) for column in columns), self.top_ids, self.top_logits - self.m - log_sum)
+        return (*(column.squeeze(1) for column in columns), self.top_ids, self._logprob(self.top_logits, log2_sum))
+
+    def _logprob(self, logits: Tensor, log2_sum: Tensor) -> Tensor:
+        return ((logits - self.m) * self.to_powers - log2_sum) * LOG_2
 
 
 def sweep(tiles: Tiles, targets_N: Tensor, ids: int, tokenizer_size: int | None = None, alternatives: int = 0) -> Sweep:
@@ -137,7 +158,7 @@ def sweep(tiles: Tiles, targets_N: Tensor, ids: int, tokenizer_size: int | None 
     for first in range(0, max(len(targets_N), 1), tiles.rows):
         last = min(first + tiles.rows, len(targets_N))
         tiles.open(first, last)
-        block = _Block(targets_N[first:last], tiles.scratch.dtype, alternatives)
+        block = _Block(targets_N[first:last], tiles, alternatives)
         for start, stop in bounds:
             z_nv = tiles.tile(start, stop)
             block.update(z_nv, tiles.scratch[: z_nv.numel()].view_as(z_nv), start, start >= used)

@@ -1,7 +1,8 @@
 """`analyze checkpoint`: a checkpoint in; a diagnosis with its run directory out."""
 
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +18,7 @@ from entropy_lab.runs import Run, open_run
 from entropy_lab.tasks.loading import load_task
 from entropy_lab.tasks.protocol import Problem, Task
 from entropy_lab.workflows.outcome import Analysis, Reading, conclude
-from entropy_lab.workflows.sampling import Order, sample_into
+from entropy_lab.workflows.sampling import Order, order_of, sample_into
 
 DEFAULT_CHECKPOINT = "builtin:sft"
 
@@ -50,7 +51,7 @@ def analyze_checkpoint(plan: Plan, out: Path | None = None, progress: Progress |
     progress = progress or Silent()
     _check(plan)
     task = load_task(plan.task)
-    problems = list(task.problems())[: plan.problems]
+    problems = _problems(task, plan.problems)
     checkpoints = [
         load_checkpoint(name, device=plan.device, dtype=plan.dtype, trust_remote_code=plan.trust_remote_code)
         for name in (plan.checkpoint, plan.against)
@@ -63,13 +64,15 @@ def analyze_checkpoint(plan: Plan, out: Path | None = None, progress: Progress |
                 f"{checkpoint.name}: its own sampling defaults are not used: {dict(checkpoint.generation_defaults)}"
             )
 
-    with open_run("analyze", _settings(plan, task, problems, checkpoints), out) as run, ExitStack() as closing:
+    orders = [
+        order_of(checkpoint, task, problems, plan.samples, plan.sampling, plan.prompt) for checkpoint in checkpoints
+    ]
+    with open_run("analyze", _settings(plan, task, orders), out) as run:
         next_part = 0
-        for checkpoint in checkpoints:
-            order = Order(checkpoint, task, problems, plan.samples, plan.sampling, plan.prompt)
-            engine = open_engine(plan.engine, checkpoint, _rows(run, checkpoint), progress)
-            closing.callback(engine.close)
-            next_part = sample_into(run, next_part, order, engine, progress)
+        for order in orders:
+            rows = _rows(run, order.checkpoint)
+            with closing(open_engine(plan.engine, order.checkpoint, rows, progress)) as engine:
+                next_part = sample_into(run, next_part, order, engine, progress)
         rollouts = run.rollouts(next_part)
         return conclude(
             run,
@@ -101,30 +104,55 @@ def _check(plan: Plan) -> None:
         raise InputError(f"--against is the checkpoint itself ({plan.checkpoint}); name another one.")
 
 
-def _settings(
-    plan: Plan, task: Task, problems: Sequence[Problem], checkpoints: Sequence[Checkpoint]
-) -> dict[str, object]:
-    """What decides the rollouts, and therefore names the run; how they are read afterwards does not belong here."""
+def _problems(task: Task, count: int | None) -> list[Problem]:
+    """The first `count` problems, each with an id of its own."""
+    try:
+        problems = list(task.problems())[:count]
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"Task {task.name}: problems() fails ({type(error).__name__}: {error}); mend the task."
+        ) from error
+    if not problems:
+        raise InputError(f"Task {task.name} has no problems.")
+    repeated = [name for name, times in Counter(problem.id for problem in problems).items() if times > 1]
+    if repeated:
+        raise InputError(f"Task {task.name}: several problems have the id {repeated[0]!r}; give each its own.")
+    return problems
+
+
+def _settings(plan: Plan, task: Task, orders: Sequence[Order]) -> dict[str, object]:
+    """What decides the rollouts, and therefore names the run; how they are read afterwards does not belong here.
+
+    Prompts and the task's file count by their content, so that an edited task never continues an old run.
+    """
+    source = Path(plan.task.rpartition(":")[0] or plan.task)
     return {
         "checkpoints": [
             {
-                "name": checkpoint.name,
-                "fingerprint": checkpoint.fingerprint,
-                "prompt": prompt_mode(checkpoint, plan.prompt),
-                "device": checkpoint.device.type,
-                "dtype": str(checkpoint.dtype).removeprefix("torch."),
+                "name": order.checkpoint.name,
+                "fingerprint": order.checkpoint.fingerprint,
+                "prompt": prompt_mode(order.checkpoint, plan.prompt),
+                "prompt_ids": _digest([(request.problem_id, request.prompt_ids) for request in order.requests]),
+                "device": order.checkpoint.device.type,
+                "dtype": str(order.checkpoint.dtype).removeprefix("torch."),
             }
-            for checkpoint in checkpoints
+            for order in orders
         ],
         "task": {
             "name": task.name,
-            "problems": len(problems),
-            "content": sha256("\n".join(problem.id for problem in problems).encode()).hexdigest()[:16],
+            "problems": len(orders[0].problems),
+            "file": sha256(source.read_bytes()).hexdigest()[:16] if source.is_file() else None,
         },
         "samples": plan.samples,
         "sampling": asdict(plan.sampling),
         "engine": plan.engine,
     }
+
+
+def _digest(content: object) -> str:
+    return sha256(repr(content).encode()).hexdigest()[:16]
 
 
 def _rows(run: Run, checkpoint: Checkpoint) -> int | None:

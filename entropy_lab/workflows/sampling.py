@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from entropy_lab.checkpoints import Checkpoint
 from entropy_lab.engines.protocol import Engine, Request, Sampling, Trajectory
+from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress
 from entropy_lab.prompts import encode_prompt
 from entropy_lab.rollouts import Rollouts
@@ -17,21 +18,33 @@ from entropy_lab.texts import completion_text
 
 @dataclass(frozen=True)
 class Order:
-    """What is sampled: `samples` trajectories of each problem by one checkpoint."""
+    """What is sampled: one request a problem, its prompt encoded once."""
 
     checkpoint: Checkpoint
     task: Task
     problems: Sequence[Problem]
-    samples: int
+    requests: Sequence[Request]
     sampling: Sampling
-    prompt: str
 
-    def requests(self) -> list[Request]:
-        """One request a problem; its prompt is encoded here, once."""
-        return [
-            Request(problem.id, encode_prompt(self.checkpoint, self.task.messages(problem), self.prompt), self.samples)
-            for problem in self.problems
-        ]
+
+def order_of(
+    checkpoint: Checkpoint, task: Task, problems: Sequence[Problem], samples: int, sampling: Sampling, prompt: str
+) -> Order:
+    """Ask `checkpoint` for `samples` trajectories of each problem.
+
+    Raises:
+        InputError: a prompt that cannot be built or encoded.
+    """
+    requests = []
+    for problem in problems:
+        try:
+            messages = task.messages(problem)
+        except Exception as error:  # a user's task may raise anything
+            raise InputError(
+                f"Task {task.name}: messages() fails on problem {problem.id!r} ({type(error).__name__}: {error})."
+            ) from error
+        requests.append(Request(problem.id, encode_prompt(checkpoint, messages, prompt), samples))
+    return Order(checkpoint, task, problems, requests, sampling)
 
 
 def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progress: Progress) -> int:
@@ -40,10 +53,9 @@ def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progres
     A part is one batch of the engine's partition. A batch cut short by a kill is sampled again whole: the same rows
     then run together, so that even rounding repeats and the run ends with the numbers of an uninterrupted one.
     """
-    requests = order.requests()
-    rows = engine.rows(requests, order.sampling)
+    rows = engine.rows(order.requests, order.sampling)
     run.note(rows={**run.record.get("rows", {}), order.checkpoint.name: rows})
-    batches = engine.partition(requests, order.sampling)
+    batches = engine.partition(order.requests, order.sampling)
     parts = range(first_part, first_part + len(batches))
     sizes = [sum(request.count for request in batch) for batch in batches]
     done = sum(size for part, size in zip(parts, sizes, strict=True) if run.part(part).is_file())

@@ -72,7 +72,7 @@ def agreement(
         per_problem = problem_means(mean_N, problem_N, problems)
         columns.append(Column("numerics.logprob_gap", "nats", per_problem, note=f"{note}; largest {largest:.2g} nats"))
     unused_N = np.array([again.unused_mass.mean() if len(again.unused_mass) else np.nan for again in scores], float)
-    columns.append(Column("unused_mass", "share", problem_means(unused_N, problem_N, problems), note=note))
+    columns.append(Column("unused_mass", "probability", problem_means(unused_N, problem_N, problems), note=note))
     return mean_metrics(columns, name, seed=seed)
 
 

@@ -37,7 +37,8 @@ def test_analyze_checkpoint_leaves_a_complete_run(tmp_path):
     assert folder.name.startswith("analyze-")
     assert json.loads((folder / "metrics.json").read_text()) == printed["metrics"]
     names = {(row["metric"], row["checkpoint"]) for row in printed["metrics"]}
-    for metric in ("entropy.problem_mean", "entropy.token_mean", "entropy.early", "pass@1", "pass@4", "coverage.family", "unused_mass"):
+    measured = "entropy.problem_mean entropy.token_mean entropy.early pass@1 pass@4 coverage.family unused_mass"
+    for metric in measured.split():
         assert {(metric, "builtin:sft"), (metric, "builtin:sft-early")} <= names
     assert ("difference.pass@1", "builtin:sft - builtin:sft-early") in names
     for row in printed["metrics"]:
@@ -81,7 +82,7 @@ def test_plain_jsonl_is_graded_and_scored_on_request(tmp_path):
     assert found["entropy.problem_mean"] == pytest.approx(expected["entropy.problem_mean"], abs=1e-4)
 
 
-OWN_TASK = '''
+OWN_TASK = """
 from entropy_lab import Grade, Problem
 
 
@@ -96,7 +97,7 @@ class Sevens:
 
     def grade(self, problem, text):
         return Grade("7" in text, "correct" if "7" in text else "wrong-value", text)
-'''
+"""
 
 
 def test_a_task_of_ones_own(tmp_path):

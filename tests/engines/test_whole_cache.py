@@ -36,7 +36,8 @@ class Notes(Silent):
 @pytest.mark.parametrize(("kind", "settings"), ARCHITECTURES, ids=[kind for kind, _ in ARCHITECTURES])
 def test_statistics_equal_a_plain_forward_pass(kind: str, settings: dict[str, Any]) -> None:
     """Well past the window, with several rows a request that end at different steps."""
-    model = small_model(kind, **settings)
+    dtype, tolerance = (torch.float32, 1e-4) if kind == "gpt_oss" else (torch.float64, 2e-6)  # experts: float32 at most
+    model = small_model(kind, dtype, **settings)
     notes = Notes()
     engine = TransformersEngine(checkpoint_of(model, (1, 7, 20, 33)), 64, notes)
     assert len(notes.notes) == 1
@@ -49,7 +50,7 @@ def test_statistics_equal_a_plain_forward_pass(kind: str, settings: dict[str, An
     for trajectory in found:
         prefix = (4,) if trajectory.problem_id == "c" else ()
         expected = expected_statistics(model, trajectory, prefix=prefix)
-        assert np.abs(found_statistics(trajectory) - expected).max() < 1e-5
+        assert np.abs(found_statistics(trajectory) - expected).max() < tolerance
 
 
 def test_both_caches_draw_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
