@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Device, Dtype, EngineName, Json, Out, PromptMode, Seed, TrustRemoteCode
+from .options import Device, Dtype, EngineName, Json, MaskUnused, Out, PromptMode, Seed, TrustRemoteCode
 
 app = typer.Typer(help="Measure entropy, decision points and pass@k.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,6 +34,7 @@ def checkpoint(
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits, sampling and scoring alike.")] = 1.0,
     top_p: Annotated[float, typer.Option(help="Keep the likeliest tokens of this mass; 1 keeps all.")] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="Keep this many likeliest tokens; 0 keeps all.")] = 0,
+    mask_unused: MaskUnused = False,
     decisions: RuleName = "quantile",
     decisions_at: RuleValue = None,
     engine: EngineName = "auto",
@@ -58,7 +59,7 @@ def checkpoint(
         problems=problems,
         samples=samples,
         ks=_ks(k),
-        sampling=Sampling(temperature, top_p, top_k, max_new_tokens, seed),
+        sampling=Sampling(temperature, top_p, top_k, max_new_tokens, seed, mask_unused),
         engine=engine,
         prompt=prompt,
         device=device,
@@ -75,6 +76,7 @@ def rollouts(
     checkpoint: Annotated[str | None, typer.Option(help="Scores rows without entropies; shows tokens as text.")] = None,
     task: Annotated[str | None, typer.Option(help="Grades rows without a verdict.")] = None,
     k: Ks = None,
+    mask_unused: MaskUnused = False,
     decisions: RuleName = "quantile",
     decisions_at: RuleValue = None,
     device: Device = "auto",
@@ -90,7 +92,7 @@ def rollouts(
 
     from .terminal import TerminalProgress
 
-    reading = Reading(_ks(k), _rule(decisions, decisions_at), seed)
+    reading = Reading(_ks(k), _rule(decisions, decisions_at), seed, mask_unused)
     progress = TerminalProgress()
     _show(analyze_rollouts(source, checkpoint, task, reading, out, progress, device, dtype, trust_remote_code), json)
 

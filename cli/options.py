@@ -15,3 +15,6 @@ Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, fl
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run Python code that comes with a checkpoint. Off for a reason.")
 ]
+MaskUnused = Annotated[
+    bool, typer.Option("--mask-unused", help="Drop head rows that the tokenizer does not have from the distribution.")
+]

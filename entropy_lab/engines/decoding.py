@@ -87,7 +87,10 @@ def contexts_of(requests: Sequence[Request], sampling: Sampling, limit: int | No
 
 
 class Decoding:
-    """One run of the loop over `contexts`; `trajectories` may be iterated once."""
+    """One run of the loop over `contexts`; `trajectories` may be iterated once.
+
+    Only ids below `vocabulary` exist, where it is given.
+    """
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class Decoding:
         sampling: Sampling,
         end_ids: Sequence[int],
         checkpoint: str,
+        vocabulary: int | None = None,
     ) -> None:
         self._policy = policy
         self._cache = cache
@@ -104,6 +108,7 @@ class Decoding:
         self._sampling = sampling
         self._end_ids = np.array(sorted(end_ids), np.int64)
         self._checkpoint = checkpoint
+        self._vocabulary = vocabulary
         self._rows = [row for rows in contexts.values() for row in rows]
         self._alive = np.arange(len(self._rows))  # the row of `_rows` that stands at each row of the cache
         self._budgets = np.array([row.budget for row in self._rows])
@@ -150,7 +155,7 @@ class Decoding:
                 self._uniforms[row] = uniforms(self._rows[row].seed, self._length, UNIFORMS)
         uniform_R = torch.from_numpy(self._uniforms[self._alive, column]).to(self._policy.device)
         sampling = self._sampling
-        logits_RV = self._policy.logits(hidden_RH)
+        logits_RV = self._policy.logits(hidden_RH)[:, : self._vocabulary]
         token_R = self._record(draw(logits_RV, uniform_R, sampling.temperature, sampling.top_k, sampling.top_p))
         self._length += 1
         stopped_R = np.isin(token_R, self._end_ids)

@@ -17,13 +17,17 @@ FinishReason = Literal["stop", "length", "abort"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn. The defaults are neutral: the policy's own distribution, nothing cut off."""
+    """How tokens are drawn. The defaults are neutral: the policy's own distribution, nothing cut off.
+
+    `mask_unused` drops head rows that the tokenizer does not have from the distribution, drawing and statistics alike.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     max_new_tokens: int = 512
     seed: int = 0
+    mask_unused: bool = False
 
 
 @dataclass(frozen=True)

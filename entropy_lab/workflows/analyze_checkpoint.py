@@ -78,7 +78,7 @@ def analyze_checkpoint(plan: Plan, out: Path | None = None, progress: Progress |
             run,
             task,
             {checkpoint.name: (rollouts.of(checkpoint.name), checkpoint) for checkpoint in checkpoints},
-            Reading(plan.ks, plan.rule, plan.sampling.seed),
+            Reading(plan.ks, plan.rule, plan.sampling.seed, plan.sampling.mask_unused),
             progress,
             plan.sampling.temperature,
         )
@@ -108,12 +108,10 @@ def _problems(task: Task, count: int | None) -> list[Problem]:
     """The first `count` problems, each with an id of its own."""
     try:
         problems = list(task.problems())[:count]
-    except Exception as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"Task {task.name}: problems() fails ({type(error).__name__}: {error}); mend the task."
-        ) from error
+    except InputError:
+        raise
+    except Exception as error:  # a user's task may raise anything
+        raise InputError(f"Task {task.name}: problems() fails ({type(error).__name__}: {error}).") from error
     if not problems:
         raise InputError(f"Task {task.name} has no problems.")
     repeated = [name for name, times in Counter(problem.id for problem in problems).items() if times > 1]

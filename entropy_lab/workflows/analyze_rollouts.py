@@ -53,9 +53,10 @@ def analyze_rollouts(
         "source": _content(rollouts),
         "checkpoint": None if loaded is None else loaded.fingerprint,
         "task": None if chosen is None else chosen.name,
+        "mask_unused": reading.mask_unused,
     }
     with open_run("analyze rollouts", settings, out) as run:
-        parts = _complete(run, rollouts, loaded, chosen, source, progress)
+        parts = _complete(run, rollouts, loaded, chosen, reading.mask_unused, source, progress)
         rollouts = run.rollouts(parts)
         matching = {name: loaded if loaded is not None and name in (loaded.name, names[0]) else None for name in names}
         return conclude(
@@ -68,7 +69,13 @@ def analyze_rollouts(
 
 
 def _complete(
-    run: Run, rollouts: Rollouts, checkpoint: Checkpoint | None, task: Task | None, source: Path, progress: Progress
+    run: Run,
+    rollouts: Rollouts,
+    checkpoint: Checkpoint | None,
+    task: Task | None,
+    mask_unused: bool,
+    source: Path,
+    progress: Progress,
 ) -> int:
     """Grade and score chunk by chunk into the run's parts; returns their number."""
     chunks = list(_chunks(rollouts))
@@ -77,7 +84,7 @@ def _complete(
         for part, chunk in enumerate(chunks):
             if not run.part(part).is_file():
                 chunk = _graded(chunk, task, source)
-                run.write_part(part, _scored(chunk, checkpoint, source))
+                run.write_part(part, _scored(chunk, checkpoint, mask_unused, source))
                 stage.advance()
     return len(chunks)
 
@@ -111,7 +118,7 @@ def _graded(rollouts: Rollouts, task: Task | None, source: Path) -> Rollouts:
     return rollouts.with_columns(**columns)
 
 
-def _scored(rollouts: Rollouts, checkpoint: Checkpoint | None, source: Path) -> Rollouts:
+def _scored(rollouts: Rollouts, checkpoint: Checkpoint | None, mask_unused: bool, source: Path) -> Rollouts:
     """Rows without entropies get them from `checkpoint`, at the temperature they were sampled with (1 if unknown)."""
     if checkpoint is None or rollouts.ragged("entropy") is not None:
         return rollouts
@@ -132,6 +139,7 @@ def _scored(rollouts: Rollouts, checkpoint: Checkpoint | None, source: Path) -> 
             table["prompt_ids"].to_pylist(),
             table["token_ids"].to_pylist(),
             temperature=float(temperature),
+            mask_unused=mask_unused,
         )
         for row, found in zip(rows, scores, strict=True):
             for name, values in columns.items():

@@ -26,11 +26,15 @@ from entropy_lab.workflows.shown import agreement, choose, rescore, views
 
 @dataclass(frozen=True)
 class Reading:
-    """How rollouts are read: nothing here changes them. `ks` None means the powers of two ≤ samples."""
+    """How rollouts are read. `ks` None means the powers of two ≤ samples.
+
+    `mask_unused` scores without the head rows that the tokenizer does not have.
+    """
 
     ks: tuple[int, ...] | None = None
     rule: Rule = field(default_factory=Rule)
     seed: int = 0
+    mask_unused: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,19 @@ def conclude(
             spaces=spaces,
         )
         measured.append(one)
-        diagnoses.append(_look_at(one, checkpoint, questions, reading.seed, progress))
+        diagnoses.append(_look_at(one, checkpoint, questions, reading, progress))
     return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, reading, progress)
 
 
 def _look_at(
-    measured: Measured, checkpoint: Checkpoint | None, questions: Mapping[str, str], seed: int, progress: Progress
+    measured: Measured,
+    checkpoint: Checkpoint | None,
+    questions: Mapping[str, str],
+    reading: Reading,
+    progress: Progress,
 ) -> CheckpointDiagnosis:
     """Metrics, decision tokens and shown trajectories of one checkpoint; the last two need its tokenizer."""
-    metrics = [*measured.summary.metrics, *decision_metrics(measured, seed)]
+    metrics = [*measured.summary.metrics, *decision_metrics(measured, reading.seed)]
     opened = opening(measured)
     if checkpoint is None:
         names = [] if opened is None else [f"id {token}" for token in opened.token_id]
@@ -94,8 +102,8 @@ def _look_at(
     rows = choose(measured.rollouts)
     shown: tuple[TrajectoryView, ...] = ()
     if measured.blocks is not None and rows:
-        scores = rescore(checkpoint, measured.rollouts, rows, progress)
-        metrics += agreement(measured.name, measured.rollouts, rows, scores, seed)
+        scores = rescore(checkpoint, measured.rollouts, rows, reading.mask_unused, progress)
+        metrics += agreement(measured.name, measured.rollouts, rows, scores, reading.seed)
         shown = views(checkpoint, measured.rollouts, rows, scores, measured.blocks, questions)
     return diagnosis_of(measured, metrics, decision_tokens(opened, names), shown)
 

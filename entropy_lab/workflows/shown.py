@@ -39,7 +39,9 @@ def choose(rollouts: Rollouts) -> list[int]:
     return chosen
 
 
-def rescore(checkpoint: Checkpoint, rollouts: Rollouts, rows: Sequence[int], progress: Progress) -> list[TokenScores]:
+def rescore(
+    checkpoint: Checkpoint, rollouts: Rollouts, rows: Sequence[int], mask_unused: bool, progress: Progress
+) -> list[TokenScores]:
     """The shown trajectories through the teacher-forced pass, with alternatives at every token."""
     table = rollouts.table.take(list(rows))
     return score(
@@ -49,6 +51,7 @@ def rescore(checkpoint: Checkpoint, rollouts: Rollouts, rows: Sequence[int], pro
         table["token_ids"].to_pylist(),
         temperature=float(table["temperature"][0].as_py() or 1.0) if len(table) else 1.0,
         alternatives=ALTERNATIVES,
+        mask_unused=mask_unused,
         progress=progress,
     )
 

@@ -23,6 +23,7 @@ from entropy_lab.engines.shared_prompt_cache import SharedPromptCache
 from entropy_lab.engines.transformers import TransformersEngine
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Silent
+from entropy_lab.scoring.teacher_forced import score
 
 END_IDS = (1, 7, 20, 33, 51)  # several, so that rows leave the batch at different steps
 REQUESTS = [
@@ -197,6 +198,22 @@ def test_ids_beyond_the_tokenizer_can_be_drawn(tiny_checkpoint: Checkpoint) -> N
     assert max(t.token_ids.max() for t in found) >= size
     for trajectory in found:
         assert np.abs(found_statistics(trajectory) - expected_statistics(model, trajectory)).max() < 2e-6
+
+
+def test_unused_head_rows_can_be_masked_on_both_sides(tiny_checkpoint: Checkpoint) -> None:
+    """Masked rows are never drawn, and sampler and scorer speak of the same distribution."""
+    size = tiny_checkpoint.tokenizer_size
+    checkpoint = replace(checkpoint_of(small_model(vocab_size=size + 40)), tokenizer=tiny_checkpoint.tokenizer)
+    settings = Sampling(max_new_tokens=10, mask_unused=True)
+    found = list(TransformersEngine(checkpoint, 64).sample(REQUESTS, settings))
+    assert max(t.token_ids.max() for t in found) < size
+    ids = [t.problem_id for t in found], [t.prompt_ids for t in found], [t.token_ids for t in found]
+    for trajectory, again in zip(found, score(checkpoint, *ids, mask_unused=True), strict=True):
+        scored = np.stack([again.logprob, again.entropy, again.varentropy])
+        assert np.abs(found_statistics(trajectory) - scored).max() < 1e-5
+        assert not again.unused_mass.any()
+    for again in score(checkpoint, *ids):
+        assert (again.unused_mass > 0).all()
 
 
 def test_completions_stop_at_the_models_context() -> None:
