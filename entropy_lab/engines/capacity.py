@@ -26,7 +26,7 @@ def row_bytes(policy: Policy, tokens: int) -> int:
     As if no prompt were shared, which makes it an upper bound, reached by branches with a prefix each.
     """
     config = policy.config
-    heads = config.num_attention_heads
+    heads = getattr(config, "num_attention_heads", None) or 1  # a recurrent model has none
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
     item = policy.dtype.itemsize if policy.device.type == "cuda" else max(4, policy.dtype.itemsize)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 BLOCK = 256  # ids a block: the cumulative sum runs over V / BLOCK numbers, then over BLOCK numbers
 CACHE_BYTES = 6 * 2**20  # of logits worked on at a time on a processor with caches; ours
-DEVICE_BYTES = 2**29  # of logits worked on at a time on an accelerator; ours
+DEVICE_BYTES = 2**28  # of logits worked on at a time on an accelerator; ours
 FLOOR = -1e30  # stands for a shifted logit of −inf: its exponential is 0, and 0 · FLOOR is 0 where 0 · −inf is NaN
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from entropy_lab.errors import InputError
 from entropy_lab.scoring.head import head_of
 
 HEAD_TILE = 8192  # head rows cast to float32 at a time where a product cannot widen its result itself; ours
@@ -20,6 +21,9 @@ class Policy:
     The twin is in eval mode and may have an attention function of its own, while the model goes on training or
     scoring undisturbed; weights changed in place show in both. Logits are float32 or better whatever the model's
     dtype: the product of hidden states and head is widened, not its rounded result.
+
+    Raises:
+        InputError: the model has no head, or no decoder in front of it.
     """
 
     def __init__(self, model: PreTrainedModel, attention: str | None = None) -> None:
@@ -32,6 +36,11 @@ class Policy:
         self.config = twin.config.get_text_config(decoder=True)
         self.device = next(model.parameters()).device
         self.dtype = next(model.parameters()).dtype
+        if self.decoder is twin:
+            raise InputError(
+                f"{type(model).__name__} keeps its hidden states to itself, and the transformers engine cannot sample "
+                "from it; sample elsewhere and read the rollouts."
+            )
         self._head = head_of(twin)
         self._parameters = inspect.signature(self.decoder.forward).parameters
         self._workspace = torch.empty(0, device=self.device)
@@ -44,6 +53,11 @@ class Policy:
     def accepts(self, argument: str) -> bool:
         """Whether the decoder's forward names this argument."""
         return argument in self._parameters
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether the decoder's forward takes arguments that it does not name, to hand them to its layers."""
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self._parameters.values())
 
     def hidden(self, ids: Tensor, positions: Tensor, **cache: Any) -> Tensor:
         """Final hidden states of `ids` at `positions`, both shape (rows, tokens), in front of the head."""

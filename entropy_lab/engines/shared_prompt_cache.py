@@ -25,6 +25,8 @@ ATTENTION = "entropy_lab_shared_prompt"
 GROWTH = 64  # completion positions allotted at a time; ours
 UNDERSTOOD = {"position_ids", "position_embeddings", "cache_position"}  # arguments that change no attention weight
 
+NO_ARGUMENTS = "it does not hand arguments on to its attention"
+
 
 class NotPlainAttention(Exception):
     """The model's attention is more than a causal softmax over all earlier positions."""
@@ -149,8 +151,8 @@ class SharedPromptCache:
     def _attend_prompt(
         self, bucket: Bucket, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
     ) -> Tensor:
-        if layer != len(bucket.keys):
-            raise NotPlainAttention(f"layer {layer} attends out of turn")
+        if layer != len(bucket.keys) or query.shape[1] % key.shape[1]:
+            raise NotPlainAttention(f"layer {layer} attends out of turn or with heads of its own arrangement")
         bucket.keys.append(key.to(held_dtype(key)).contiguous())
         bucket.values.append(value.to(held_dtype(key)).contiguous())
         # padding stands on the right, so a causal mask alone keeps real tokens from seeing it
@@ -169,8 +171,10 @@ def plain_layers(policy: Policy) -> int:
     """How many layers the model has, if all of them keep every position's keys and values.
 
     Raises:
-        NotPlainAttention: a layer slides, chunks, shares, compresses or recurs instead.
+        NotPlainAttention: a layer slides, chunks, shares, compresses or recurs instead, or cannot be told of a cache.
     """
+    if not policy.hands_on:
+        raise NotPlainAttention(NO_ARGUMENTS)
     layers = DynamicCache(config=policy.config).layers
     for index, layer in enumerate(layers):
         if type(layer) is not DynamicLayer:
@@ -196,7 +200,7 @@ def shared_prompt_attention(
     if attention_mask is not None or is_causal is False or unknown:
         raise NotPlainAttention(f"its attention takes {', '.join(unknown) or 'a mask of its own'}")
     if shared_prompt_cache is None:
-        raise NotPlainAttention("it does not hand arguments on to its attention")
+        raise NotPlainAttention(NO_ARGUMENTS)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     return shared_prompt_cache.attend(cast(int, module.layer_idx), query, key, value, scaling), None
 

@@ -33,6 +33,24 @@ REQUESTS = [
     Request("middle again", (9, 4, 6, 8, 3), 5),
 ]
 
+OWN_SHAPES: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},
+    "deepseek_v3": {
+        "q_lora_rank": 16,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 12,
+        "n_routed_experts": 4,
+        "n_group": 1,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "first_k_dense_replace": 1,
+        "num_key_value_heads": 4,
+    },
+}
+
 
 class Notes(Silent):
     def __init__(self) -> None:
@@ -74,6 +92,7 @@ def tokens(found: dict[tuple[str, str, int], Trajectory]) -> dict[tuple[str, str
         ("llama", torch.float64, 2e-6),
         ("qwen3", torch.float64, 2e-6),
         ("gpt2", torch.float64, 2e-6),
+        ("deepseek_v3", torch.float32, 1e-4),  # values of another size than keys
         ("qwen3_moe", torch.float32, 1e-4),  # experts multiply in float32 at most
     ],
 )
@@ -82,7 +101,7 @@ def test_statistics_equal_a_plain_forward_pass(
     kind: str, dtype: torch.dtype, tolerance: float, temperature: float
 ) -> None:
     """L2, L3: exact over the full vocabulary, at the temperature of sampling, aligned with the token they produced."""
-    model = small_model(kind, dtype, n_embd=32, n_layer=2, n_head=4, n_positions=128)
+    model = small_model(kind, dtype, **OWN_SHAPES.get(kind, {}))
     notes = Notes()
     engine = TransformersEngine(checkpoint_of(model, END_IDS), 64, notes)
     assert notes.notes == []  # prompts are shared
@@ -164,6 +183,14 @@ def test_first_tokens_follow_the_softmax(model: PreTrainedModel) -> None:
     often = expected >= 5
     observed, expected = ([*counts[often], counts[~often].sum()] for counts in (observed, expected))
     assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_surprisal_is_entropy_on_average() -> None:
+    """Given its past a token's log-prob is −H on average: their sum is a martingale, whatever ends a trajectory."""
+    found = run(small_model(dtype=torch.float32, initializer_range=0.15), [Request("a", (4, 5), 400)], rows=400)
+    gap = sum(float((t.logprob + t.entropy).sum()) for t in found.values())
+    variance = sum(float(t.varentropy.sum()) for t in found.values())
+    assert abs(gap) < 4 * variance**0.5
 
 
 def test_every_end_token_ends_and_stays(model: PreTrainedModel) -> None:
@@ -407,7 +434,7 @@ def test_broken_logits_name_checkpoint_problem_and_position() -> None:
 
 def test_masked_head_rows_are_never_drawn() -> None:
     """L1: a head bias of −inf rules ids out and leaves every statistic finite."""
-    model = small_model("gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=128)
+    model = small_model("gpt2", **OWN_SHAPES["gpt2"])
     bias = torch.zeros(99, dtype=torch.float64)
     bias[50:] = -torch.inf
     model.lm_head.bias = torch.nn.Parameter(bias)

@@ -21,6 +21,8 @@ ARCHITECTURES: list[tuple[str, dict[str, Any]]] = [
     ("mistral", {"sliding_window": 6}),
     ("qwen3", {"sliding_window": 6, "use_sliding_window": True, "max_window_layers": 1}),
     ("gpt_oss", {"sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("mamba", {}),
+    ("bloom", {"n_layer": 2, "n_head": 4}),
     ("lfm2", {"layer_types": ["conv", "full_attention"], "block_ff_dim": 48}),
 ]
 
@@ -36,7 +38,8 @@ class Notes(Silent):
 @pytest.mark.parametrize(("kind", "settings"), ARCHITECTURES, ids=[kind for kind, _ in ARCHITECTURES])
 def test_statistics_equal_a_plain_forward_pass(kind: str, settings: dict[str, Any]) -> None:
     """Well past the window, with several rows a request that end at different steps."""
-    dtype, tolerance = (torch.float32, 1e-4) if kind == "gpt_oss" else (torch.float64, 2e-6)  # experts: float32 at most
+    narrow = kind in ("gpt_oss", "mamba")  # experts and recurrent states compute in float32 at most
+    dtype, tolerance = (torch.float32, 1e-4) if narrow else (torch.float64, 2e-6)
     model = small_model(kind, dtype, **settings)
     notes = Notes()
     engine = TransformersEngine(checkpoint_of(model, (1, 7, 20, 33)), 64, notes)
@@ -51,6 +54,13 @@ def test_statistics_equal_a_plain_forward_pass(kind: str, settings: dict[str, An
         prefix = (4,) if trajectory.problem_id == "c" else ()
         expected = expected_statistics(model, trajectory, prefix=prefix)
         assert np.abs(found_statistics(trajectory) - expected).max() < tolerance
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("rwkv", "take no cache"), ("llama4_text", "hidden states to itself")])
+def test_models_out_of_reach_are_refused_in_words(kind: str, reason: str) -> None:
+    model = small_model(kind, torch.float32, attention_hidden_size=32, num_local_experts=2)
+    with pytest.raises(InputError, match=reason):
+        TransformersEngine(checkpoint_of(model), 4)
 
 
 def test_both_caches_draw_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
