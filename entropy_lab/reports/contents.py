@@ -102,7 +102,7 @@ class CheckpointDiagnosis:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A whole run: one or two checkpoints, and their paired differences (first minus second)."""
+    """A whole run: one or two checkpoints, and their paired differences (first minus second, named by the metric)."""
 
     title: str
     task: str

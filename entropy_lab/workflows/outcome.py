@@ -1,7 +1,7 @@
 """What an analysis leaves behind: metrics, per-problem values, figures and the page, all in the run directory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +129,7 @@ def _write(
         title=" against ".join(one.name for one in measured),
         task=task,
         checkpoints=tuple(diagnoses),
-        differences=differences,
+        differences=tuple(replace(row, metric=row.metric.removeprefix("difference.")) for row in differences),
         settings=run.record,
         notes=_notes(diagnoses),
     )
