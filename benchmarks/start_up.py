@@ -1,6 +1,6 @@
 """How long `entropy-lab --help` takes beside `python -c "import typer"`, the least any Typer program can take.
 
-    python benchmarks/start_up.py
+python benchmarks/start_up.py
 """
 
 import statistics

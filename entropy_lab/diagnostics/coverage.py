@@ -47,20 +47,18 @@ def coverage_columns(
             table[row, 1] = len({family for _, family in right} & space.menu) / len(space.menu)
             table[row, 2:] = _access([first for *_, first in samples[problem]], space.menu)
     note = samples_note(np.array([len(samples[problem]) for problem in problem_ids]))
-    units = ("share", "share", "share", "share", "nats", "index")
     return [
-        Column(name, unit, table[:, place], "no enumerated solution", note)
-        for place, (name, unit) in enumerate(zip(NAMES, units, strict=True))
+        Column(name, unit, table[:, place], missing, note) for place, (name, unit, missing) in enumerate(COLUMNS)
     ]
 
 
-NAMES = (
-    "coverage.solution",
-    "coverage.family",
-    "access.support_mass",
-    "access.top1",
-    "access.entropy",
-    "access.gini",
+COLUMNS = (
+    ("coverage.solution", "share", "no enumerated solution"),
+    ("coverage.family", "share", "no enumerated solution"),
+    ("access.support_mass", "share", "no enumerated solution, or no calculation"),
+    ("access.top1", "share", "no enumerated solution, or no start within the menu"),
+    ("access.entropy", "nats", "no enumerated solution, or no start within the menu"),
+    ("access.gini", "index", "no enumerated solution, or no start within the menu"),
 )
 
 

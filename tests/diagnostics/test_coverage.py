@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from entropy_lab.diagnostics.coverage import NAMES, Space, coverage_columns, gini
+from entropy_lab.diagnostics.coverage import COLUMNS, Space, coverage_columns, gini
 
 SPACE = Space(frozenset({"3+5", "a", "b", "c"}), frozenset({"3+", "5+", "3*", "5*"}))
 
@@ -32,7 +32,7 @@ def test_unsolvable_and_unenumerated_problems_have_no_value():
     rows = [("p", False, None, None, None), ("q", False, None, None, None), ("r", True, "a", "3+", "3+")]
     spaces = {"p": Space(frozenset(), frozenset()), "r": SPACE}
     found = values(rows, spaces, ("p", "q", "r"))
-    for name in NAMES:
+    for name, _, _ in COLUMNS:
         assert np.isnan(found[name][:2]).all()
     assert found["coverage.solution"][2] == 0.25
 
