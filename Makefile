@@ -6,7 +6,7 @@ SMOL := .venv/.smollm2
 # Tests use small tensors: one thread a process is fastest, and two would spin against each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo demo-smollm2 test test-slow lint format clean
+.PHONY: demo demo-smollm2 test test-slow benchmarks lint format clean
 
 demo: $(READY)
 	$(BIN)/entropy-lab analyze checkpoint builtin:sft --against builtin:sft-early --problems 100 --samples 16 --out runs/demo
@@ -21,6 +21,18 @@ test: $(READY) $(SMOL) lint
 
 test-slow: $(READY) $(SMOL)
 	$(PYTEST) -q -m slow
+
+# Each script prints one table; peers live in .venv-peers. About half an hour on two cores.
+benchmarks: $(READY) $(SMOL) .venv-peers/.ready
+	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/diagnostics.py
+	$(BIN)/python benchmarks/kernel.py
+	$(BIN)/python benchmarks/sampling.py $$($(BIN)/python -m tests.smollm2)
+
+.venv-peers/.ready: constraints.txt
+	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt torch trl==1.16.0 transformers accelerate
+	@touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -44,4 +56,4 @@ $(SMOL): $(READY)
 	@touch $@
 
 clean:
-	rm -rf .venv runs build *.egg-info
+	rm -rf .venv .venv-peers runs build *.egg-info
