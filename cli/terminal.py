@@ -13,10 +13,10 @@ from rich.progress import (
     SpinnerColumn,
     Task,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
+from rich.table import Column
 from rich.text import Text
 
 
@@ -24,8 +24,8 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         unit = str(task.fields["unit"])
         if task.speed is None:
-            return Text(f"- {unit}/s")
-        return Text(f"{task.speed:.3g} {unit}/s")
+            return Text(f"- {unit}/s", no_wrap=True)
+        return Text(f"{task.speed:,.3g} {unit}/s" if task.speed < 100 else f"{task.speed:,.0f} {unit}/s", no_wrap=True)
 
 
 class TerminalStage:
@@ -34,13 +34,16 @@ class TerminalStage:
     def __init__(self, console: Console, name: str, total: int, unit: str, done: int) -> None:
         self._bars = RichProgress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(max_width=30, no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             _Rate(),
-            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
             transient=True,
