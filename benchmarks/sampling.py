@@ -4,8 +4,8 @@
 
 Useful tokens end with a completion's end token. The peer gets all prompts in one left-padded batch, repeated for
 their samples, no truncation of the distribution and the same end tokens. Whether both draw from one distribution is
-shown below the speed: quantities a trajectory has, compared within problems (95 % intervals of the difference); the
-peer's log-probs come from the teacher-forced pass. Run with nothing else on the machine.
+shown below the speed: quantities that a trajectory has, compared within problems (95 % intervals of the
+difference), with log-probs from the teacher-forced pass. Run with nothing else on the machine.
 """
 
 import argparse
@@ -90,8 +90,11 @@ def useful(completion: NDArray[np.integer], end_ids: tuple[int, ...]) -> NDArray
     return completion[: ends[0] + 1] if len(ends) else completion
 
 
-def log_probs(checkpoint: Checkpoint, requests: list[Request], sampled: Sampled) -> list[NDArray[np.float64]]:
-    """Mean log-prob of each completion's first tokens, by problem."""
+def scored(checkpoint: Checkpoint, requests: list[Request], sampled: Sampled) -> list[NDArray[np.float64]]:
+    """Mean log-prob, entropy and their sum over each completion's first tokens, by problem, each shape (samples, 3).
+
+    The sum is 0 on average whatever the completions, if their tokens were drawn from the distributions scored.
+    """
     flat = [
         (request, ids[:SCORED]) for request, rows in zip(requests, sampled.completions, strict=True) for ids in rows
     ]
@@ -101,7 +104,7 @@ def log_probs(checkpoint: Checkpoint, requests: list[Request], sampled: Sampled)
         [request.prompt_ids for request, _ in flat],
         [ids for _, ids in flat],
     )
-    means = np.array([scored.logprob.mean() for scored in scores])
+    means = np.array([[s.logprob.mean(), s.entropy.mean(), (s.logprob + s.entropy).mean()] for s in scores])
     return np.split(means, np.cumsum([len(rows) for rows in sampled.completions])[:-1])
 
 
@@ -138,8 +141,11 @@ def main() -> None:
 
     first = [np.bincount([ids[0] for ids in rows]).argmax() for rows in peer.completions]
     limit, end_ids = arguments.max_new_tokens, checkpoint.end_ids
+    statistics = {id(side): scored(checkpoint, requests, side) for side in (ours, peer)}
     measures: dict[str, Callable[[Sampled], list[NDArray[np.float64]]]] = {
-        f"mean log-prob, first {SCORED}": lambda side: log_probs(checkpoint, requests, side),
+        "mean log-prob": lambda side: [rows[:, 0] for rows in statistics[id(side)]],
+        "mean entropy": lambda side: [rows[:, 1] for rows in statistics[id(side)]],
+        "log-prob + entropy, 0 if fair": lambda side: [rows[:, 2] for rows in statistics[id(side)]],
         "likeliest first token": lambda side: [
             np.array([float(ids[0] == token) for ids in rows])
             for token, rows in zip(first, side.completions, strict=True)
@@ -149,10 +155,11 @@ def main() -> None:
             np.array([float(len(ids) == limit and ids[-1] not in end_ids) for ids in rows]) for rows in side.completions
         ],
     }
-    print(f"\n{'':28}{'entropy_lab':>13}{'generate':>11}{'difference':>12}{'95 %':>11}")
+    print(f"\nlog-probs and entropies over the first {SCORED} tokens")
+    print(f"{'':30}{'entropy_lab':>13}{'generate':>11}{'difference':>12}{'95 %':>11}")
     for name, measure in measures.items():
         left, right, gap, width = difference(measure(ours), measure(peer))
-        print(f"{name:28}{left:>13.4f}{right:>11.4f}{gap:>12.4f}   ±{width:>8.4f}")
+        print(f"{name:30}{left:>13.4f}{right:>11.4f}{gap:>12.4f}   ±{width:>8.4f}")
 
 
 if __name__ == "__main__":
