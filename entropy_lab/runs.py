@@ -142,6 +142,12 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
+def file_digest(source: str) -> str | None:
+    """Sixteen hex digits of the content of a task's file (`problems.jsonl`, `file.py:Name`); None where it has none."""
+    path = Path(source.rpartition(":")[0] or source)
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else None
+
+
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}

@@ -47,9 +47,7 @@ def coverage_columns(
             table[row, 1] = len({family for _, family in right} & space.menu) / len(space.menu)
             table[row, 2:] = _access([first for *_, first in samples[problem]], space.menu)
     note = samples_note(np.array([len(samples[problem]) for problem in problem_ids]))
-    return [
-        Column(name, unit, table[:, place], missing, note) for place, (name, unit, missing) in enumerate(COLUMNS)
-    ]
+    return [Column(name, unit, table[:, place], missing, note) for place, (name, unit, missing) in enumerate(COLUMNS)]
 
 
 COLUMNS = (

@@ -14,7 +14,7 @@ from entropy_lab.engines.protocol import Sampling
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
 from entropy_lab.prompts import prompt_mode
-from entropy_lab.runs import Run, open_run
+from entropy_lab.runs import Run, file_digest, open_run
 from entropy_lab.tasks.loading import load_task
 from entropy_lab.tasks.protocol import Problem, Task
 from entropy_lab.workflows.outcome import Analysis, Reading, conclude
@@ -125,7 +125,6 @@ def _settings(plan: Plan, task: Task, orders: Sequence[Order]) -> dict[str, obje
 
     Prompts and the task's file count by their content, so that an edited task never continues an old run.
     """
-    source = Path(plan.task.rpartition(":")[0] or plan.task)
     return {
         "checkpoints": [
             {
@@ -141,7 +140,7 @@ def _settings(plan: Plan, task: Task, orders: Sequence[Order]) -> dict[str, obje
         "task": {
             "name": task.name,
             "problems": len(orders[0].problems),
-            "file": sha256(source.read_bytes()).hexdigest()[:16] if source.is_file() else None,
+            "file": file_digest(plan.task),
         },
         "samples": plan.samples,
         "sampling": asdict(plan.sampling),

@@ -1,17 +1,16 @@
 """`analyze rollouts`: trajectories that exist already, graded and scored where they were not yet; a diagnosis out."""
 
-from collections.abc import Iterator
+from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from entropy_lab.checkpoints import Checkpoint, load_checkpoint
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
 from entropy_lab.rollouts import Rollouts
-from entropy_lab.runs import Run, open_run
+from entropy_lab.runs import file_digest, open_run
 from entropy_lab.scoring.teacher_forced import score
 from entropy_lab.tasks.grading import grade_all, require_working_grader
 from entropy_lab.tasks.loading import load_task
@@ -48,56 +47,46 @@ def analyze_rollouts(
     if checkpoint is not None:
         loaded = load_checkpoint(checkpoint, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
         progress.note(loaded.describe())
+    owner = None if loaded is None else _owner(loaded, names, source)
     chosen = None if task is None else load_task(task)
     settings = {
         "source": _content(rollouts),
         "checkpoint": None if loaded is None else loaded.fingerprint,
-        "task": None if chosen is None else chosen.name,
+        "task": None if task is None or chosen is None else {"name": chosen.name, "file": file_digest(task)},
         "mask_unused": reading.mask_unused,
     }
     with open_run("analyze rollouts", settings, out) as run:
-        parts = _complete(run, rollouts, loaded, chosen, reading.mask_unused, source, progress)
-        rollouts = run.rollouts(parts)
-        matching = {name: loaded if loaded is not None and name in (loaded.name, names[0]) else None for name in names}
-        return conclude(
-            run,
-            chosen,
-            {name: (rollouts.of(name), matching[name]) for name in names},
-            reading,
-            progress,
-        )
+        chunks = [Rollouts(rollouts.table.slice(start, CHUNK)) for start in range(0, len(rollouts), CHUNK)]
+        done = sum(run.part(part).is_file() for part in range(len(chunks)))
+        with progress.stage("grade and score", len(chunks), "chunk", done) as stage:
+            for part, chunk in enumerate(chunks):
+                if not run.part(part).is_file():
+                    chunk = _graded(chunk, chosen, source)
+                    if loaded is not None:
+                        chunk = _scored(chunk, loaded, str(owner), reading.mask_unused, source)
+                    run.write_part(part, chunk)
+                    stage.advance()
+        rollouts = run.rollouts(len(chunks))
+        by_name = {name: (rollouts.of(name), loaded if name == owner else None) for name in names}
+        return conclude(run, chosen, by_name, reading, progress)
 
 
-def _complete(
-    run: Run,
-    rollouts: Rollouts,
-    checkpoint: Checkpoint | None,
-    task: Task | None,
-    mask_unused: bool,
-    source: Path,
-    progress: Progress,
-) -> int:
-    """Grade and score chunk by chunk into the run's parts; returns their number."""
-    chunks = list(_chunks(rollouts))
-    done = sum(run.part(part).is_file() for part in range(len(chunks)))
-    with progress.stage("grade and score", len(chunks), "chunk", done) as stage:
-        for part, chunk in enumerate(chunks):
-            if not run.part(part).is_file():
-                chunk = _graded(chunk, task, source)
-                run.write_part(part, _scored(chunk, checkpoint, mask_unused, source))
-                stage.advance()
-    return len(chunks)
-
-
-def _chunks(rollouts: Rollouts) -> Iterator[Rollouts]:
-    for start in range(0, len(rollouts), CHUNK):
-        yield Rollouts(rollouts.table.slice(start, CHUNK))
+def _owner(checkpoint: Checkpoint, names: list[str], source: Path) -> str:
+    """Whose rows `checkpoint` may score: those under its own name, or all where the source knows one name only."""
+    if checkpoint.name in names:
+        return checkpoint.name
+    if len(names) == 1:
+        return names[0]
+    raise InputError(
+        f"{source} holds rollouts of {', '.join(names)}; --checkpoint {checkpoint.name} is none of them. "
+        "Name one as it is written there."
+    )
 
 
 def _graded(rollouts: Rollouts, task: Task | None, source: Path) -> Rollouts:
     """Rows without a verdict get one from `task`."""
-    codes = rollouts.strings("code")
-    rows = [row for row, code in enumerate(codes) if code is None]
+    verdicts = zip(rollouts.strings("code"), rollouts.table["correct"].to_pylist(), strict=True)
+    rows = [row for row, verdict in enumerate(verdicts) if verdict == (None, None)]
     if task is None or not rows:
         return rollouts
     problems = {problem.id: problem for problem in task.problems()}
@@ -118,33 +107,33 @@ def _graded(rollouts: Rollouts, task: Task | None, source: Path) -> Rollouts:
     return rollouts.with_columns(**columns)
 
 
-def _scored(rollouts: Rollouts, checkpoint: Checkpoint | None, mask_unused: bool, source: Path) -> Rollouts:
-    """Rows without entropies get them from `checkpoint`, at the temperature they were sampled with (1 if unknown)."""
-    if checkpoint is None or rollouts.ragged("entropy") is not None:
-        return rollouts
-    for name in ("prompt_ids", "token_ids"):
-        if rollouts.table[name].null_count:
-            raise InputError(
-                f"{source}: scoring with {checkpoint.name} needs `{name}` in every row; "
-                "text alone is never encoded again, since its tokens would not be the sampled ones."
-            )
-    temperatures = np.array([1.0 if t is None else t for t in rollouts.table["temperature"].to_pylist()])
-    columns: dict[str, list[object]] = {name: [None] * len(rollouts) for name in ("logprob", "entropy", "varentropy")}
-    for temperature in np.unique(temperatures):
-        rows = np.flatnonzero(temperatures == temperature)
-        table = rollouts.table.take(rows)
+def _scored(rollouts: Rollouts, checkpoint: Checkpoint, owner: str, mask_unused: bool, source: Path) -> Rollouts:
+    """The owner's rows without entropies get them, at the temperature they were sampled with (1 if unknown)."""
+    table = rollouts.table.select(("checkpoint", "problem_id", "prompt_ids", "token_ids", "temperature")).to_pylist()
+    columns = {name: rollouts.table[name].to_pylist() for name in ("logprob", "entropy", "varentropy", "temperature")}
+    by_temperature: dict[float, list[int]] = defaultdict(list)
+    for row, record in enumerate(table):
+        if record["checkpoint"] == owner and columns["entropy"][row] is None:
+            if record["prompt_ids"] is None or record["token_ids"] is None:
+                raise InputError(
+                    f"{source}: problem {record['problem_id']!r} has a trajectory without `prompt_ids` or `token_ids`; "
+                    "it cannot be scored, since encoding its text again would not give the sampled tokens."
+                )
+            by_temperature[record["temperature"] or 1.0].append(row)
+    for temperature, rows in by_temperature.items():
         scores = score(
             checkpoint,
-            table["problem_id"].to_pylist(),
-            table["prompt_ids"].to_pylist(),
-            table["token_ids"].to_pylist(),
-            temperature=float(temperature),
+            [table[row]["problem_id"] for row in rows],
+            [table[row]["prompt_ids"] for row in rows],
+            [table[row]["token_ids"] for row in rows],
+            temperature=temperature,
             mask_unused=mask_unused,
         )
         for row, found in zip(rows, scores, strict=True):
-            for name, values in columns.items():
-                values[row] = getattr(found, name)
-    return rollouts.with_columns(**columns, temperature=temperatures.tolist())
+            columns["temperature"][row] = temperature
+            for name in ("logprob", "entropy", "varentropy"):
+                columns[name][row] = getattr(found, name)
+    return rollouts.with_columns(**columns)
 
 
 def _content(rollouts: Rollouts) -> str:
