@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import platform
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,8 @@ class Run:
 def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None) -> Iterator[Run]:
     """Open the run of `settings`, new or begun earlier, and hold it against other processes.
 
+    A new run that ends in an InputError before its first batch is finished leaves no directory behind.
+
     Raises:
         InputError: `out` holds a run of other settings, is no run directory, or is being written by another process.
     """
@@ -93,6 +96,7 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
         raise InputError(f"{folder} is a file; --out must name a directory.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file() and not _only_lock(folder):
         raise InputError(f"{folder} is not empty and holds no run; give another --out.")
+    new = not folder.exists()
     (folder / "rollouts").mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -110,7 +114,12 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
                 versions=versions(),
                 started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             )
-        yield run
+        try:
+            yield run
+        except InputError:
+            if new and not any((folder / "rollouts").iterdir()):
+                shutil.rmtree(folder)
+            raise
 
 
 def _only_lock(folder: Path) -> bool:

@@ -46,6 +46,17 @@ def test_a_damaged_record_is_named(tmp_path):
         pass
 
 
+def test_a_run_that_never_got_anywhere_leaves_nothing(tmp_path):
+    with pytest.raises(InputError), open_run("analyze", SETTINGS, tmp_path / "run"):
+        raise InputError("the prompt is too long")
+    assert list(tmp_path.iterdir()) == []
+    with open_run("analyze", SETTINGS, tmp_path / "run") as run:
+        run.write_part(0, Rollouts.from_rows([]))
+    with pytest.raises(InputError), open_run("analyze", SETTINGS, tmp_path / "run"):
+        raise InputError("NaN logits in the second batch")
+    assert (tmp_path / "run" / "rollouts" / "part-00000.parquet").is_file()
+
+
 def _hold(folder, opened, release):
     with open_run("analyze", SETTINGS, folder):
         opened.set()

@@ -34,8 +34,10 @@ class Rule:
     def __post_init__(self) -> None:
         if self.kind == "quantile" and not 0 <= self.value <= 1:
             raise InputError(f"The quantile rule needs a level from 0 to 1, got {self.value}.")
-        if self.kind in ("top-k", "low-logprob") and (self.value < 1 or self.value != int(self.value)):
+        if self.kind in ("top-k", "low-logprob") and not (self.value >= 1 and float(self.value).is_integer()):
             raise InputError(f"The {self.kind} rule needs a whole number of positions ≥ 1, got {self.value}.")
+        if self.kind == "threshold" and not 0 <= self.value < float("inf"):
+            raise InputError(f"The threshold rule needs an entropy of 0 nats or more, got {self.value}.")
 
 
 @dataclass(frozen=True)

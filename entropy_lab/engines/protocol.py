@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from entropy_lab.errors import InputError
+
 FinishReason = Literal["stop", "length", "abort"]
 
 
@@ -28,6 +30,17 @@ class Sampling:
     max_new_tokens: int = 512
     seed: int = 0
     mask_unused: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a setting that cannot be sampled with."""
+        if self.temperature != 0 and not 1e-3 <= self.temperature <= 1e3:  # beyond, float32 logits over- or underflow
+            raise InputError(f"temperature = {self.temperature} must be 0 (greedy) or lie between 0.001 and 1000.")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p = {self.top_p} must lie in (0, 1]; 1 keeps every token.")
+        if self.top_k < 0:
+            raise InputError(f"top_k = {self.top_k} must be 0 or more; 0 keeps every token.")
+        if self.max_new_tokens < 1:
+            raise InputError(f"max_new_tokens = {self.max_new_tokens} must be 1 or more.")
 
 
 @dataclass(frozen=True)

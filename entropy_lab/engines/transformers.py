@@ -68,10 +68,9 @@ class TransformersEngine:
         When memory runs out the trajectories still open are sampled again in halves, with the same draws.
 
         Raises:
-            InputError: a setting or prompt that cannot be sampled, NaN or infinite logits, or a single trajectory
+            InputError: a prompt that cannot be sampled, NaN or infinite logits, or a single trajectory
                 that does not fit into memory.
         """
-        _check(sampling)
         policy = self._policy
         limit = getattr(policy.config, "max_position_embeddings", None)
         contexts_of(requests, sampling, limit)  # a prompt that is too long is said before any work
@@ -163,14 +162,3 @@ def _ranges(request: Request, rows: int) -> list[Request]:
     parts = -(-request.count // rows)
     edges = [request.first_sample + request.count * part // parts for part in range(parts + 1)] if parts else []
     return [replace(request, first_sample=first, count=last - first) for first, last in pairwise(edges)]
-
-
-def _check(sampling: Sampling) -> None:
-    if not sampling.temperature >= 0 or sampling.temperature == float("inf"):
-        raise InputError(f"temperature = {sampling.temperature} must be a number of 0 or more; 0 is greedy.")
-    if not 0 < sampling.top_p <= 1:
-        raise InputError(f"top_p = {sampling.top_p} must lie in (0, 1]; 1 keeps every token.")
-    if sampling.top_k < 0:
-        raise InputError(f"top_k = {sampling.top_k} must be 0 or more; 0 keeps every token.")
-    if sampling.max_new_tokens < 1:
-        raise InputError(f"max_new_tokens = {sampling.max_new_tokens} must be 1 or more.")
