@@ -13,6 +13,8 @@ from entropy_lab.tasks.grading import GraderFailure
 
 from . import analyze, doctor, train
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="entropy-lab",
     help="Did this checkpoint lose breadth, where inside the trajectory, and what brings it back?",
@@ -34,6 +36,7 @@ def main() -> None:
     except (InputError, GraderFailure) as error:
         sys.stderr.write(f"entropy-lab: {error}\n")
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.stderr.write("entropy-lab: interrupted; run the same command again to continue where it stopped.\n")
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # Typer turns Ctrl-C into this exit
+            sys.stderr.write("entropy-lab: interrupted; run the same command again to continue where it stopped.\n")
+        raise

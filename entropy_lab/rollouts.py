@@ -49,6 +49,9 @@ SCHEMA = pa.schema(
 ALIGNED = ("policy_mask", "logprobs", "logprob", "entropy", "varentropy")
 """List columns that must be as long as `token_ids` in every row."""
 
+KEY = ("checkpoint", "problem_id", "sample_index")
+"""What names a trajectory; branches are told apart by their sample index too."""
+
 FINISH_REASONS = ("stop", "length", "abort")
 
 
@@ -120,6 +123,8 @@ class Rollouts:
                 columns[name] = pa.array([row.get(name) for row in rows])
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 raise InputError(f"{path}: column `{name}` does not fit ({_first_line(error)}).") from error
+            except UnicodeEncodeError as error:
+                raise InputError(f"{path}: column `{name}` holds a lone surrogate, which is not text.") from error
         return cls(_conform(pa.table(columns), path))
 
     def write(self, path: Path) -> None:
@@ -130,6 +135,10 @@ class Rollouts:
     def where(self, mask: NDArray[np.bool_]) -> "Rollouts":
         """The rows where `mask`, shape (N,), holds."""
         return Rollouts(self.table.filter(pa.array(mask)))
+
+    def take(self, rows: Sequence[int]) -> "Rollouts":
+        """These rows, in this order."""
+        return Rollouts(self.table.take(pa.array(rows, pa.int64())))
 
     def of(self, checkpoint: str) -> "Rollouts":
         """The rows of one checkpoint."""
@@ -158,6 +167,16 @@ class Rollouts:
         offsets = array.offsets.to_numpy().astype(np.int64)
         values = array.flatten().to_numpy(zero_copy_only=False)
         return Ragged(values, offsets - offsets[0])
+
+    def policy_mask(self) -> NDArray[np.bool_] | None:
+        """Which tokens the policy wrote, flat as `ragged("token_ids")`; None where it wrote all of them everywhere."""
+        masks = self.table["policy_mask"]
+        if masks.null_count == len(masks) or self.table["token_ids"].null_count:
+            return None
+        pairs = zip(masks.to_pylist(), self.table["token_ids"].to_pylist(), strict=True)
+        return np.concatenate(
+            [np.ones(len(ids), bool) if mask is None else np.array(mask, bool) for mask, ids in pairs]
+        )
 
     def correct(self) -> NDArray[np.float64]:
         """1 right, 0 wrong, NaN where the grader failed or nothing was graded, shape (N,)."""
@@ -216,10 +235,19 @@ def _check(table: pa.Table, path: Path) -> None:
         if pc.any(different).as_py():
             row = different.index(True).as_py()
             raise InputError(f"{path}, row {row}: `{name}` and `token_ids` have different lengths.")
-    for name in ("entropy", "varentropy"):
+    for name in ("entropy", "varentropy", "logprob", "logprobs"):
         values = pc.list_flatten(table[name])
         if not pc.all(pc.is_finite(values), min_count=0).as_py():
             raise InputError(f"{path}: `{name}` holds NaN or infinity; score the rollouts again.")
+        if name.startswith("logprob") and pc.any(pc.greater(values, 1e-4)).as_py():
+            raise InputError(f"{path}: `{name}` holds a log-probability above 0 ({pc.max(values).as_py():.3g}).")
+    seen: set[tuple[str, str, int]] = set()
+    for row, key in enumerate(zip(*(table[name].to_pylist() for name in KEY), strict=True)):
+        if key in seen:
+            raise InputError(
+                f"{path}, row {row}: sample {key[2]} of problem {key[1]!r} by {key[0]!r} stands there twice."
+            )
+        seen.add(key)
     reasons = set(table["finish_reason"].to_pylist()) - {None, *FINISH_REASONS}
     if reasons:
         raise InputError(f"{path}: finish_reason {sorted(reasons)[0]!r} is none of {', '.join(FINISH_REASONS)}.")

@@ -65,6 +65,9 @@ class Run:
 
         `tables` maps checkpoint → metric → values in the order of `problem_ids`.
         """
+        schema = pa.schema(
+            {"problem_id": pa.string(), "metric": pa.string(), "checkpoint": pa.string(), "value": pa.float64()}
+        )
         rows = [
             pa.table(
                 {
@@ -78,7 +81,7 @@ class Run:
             for metric, values in metrics.items()
         ]
         with whole(self.folder / "problems.parquet") as partial:
-            pq.write_table(pa.concat_tables(rows), partial, compression="zstd")
+            pq.write_table(pa.concat_tables([schema.empty_table(), *rows]), partial, compression="zstd")
 
 
 @contextmanager
@@ -97,6 +100,7 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file() and not _only_lock(folder):
         raise InputError(f"{folder} is not empty and holds no run; give another --out.")
     new = not folder.exists()
+    new_parent = not folder.parent.exists()
     (folder / "rollouts").mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -119,6 +123,8 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
         except InputError:
             if new and not any((folder / "rollouts").iterdir()):
                 shutil.rmtree(folder)
+                if new_parent:
+                    folder.parent.rmdir()
             raise
 
 

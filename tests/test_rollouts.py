@@ -63,6 +63,10 @@ def test_ragged_survives_slices_and_chunks():
         ('{"problem_id": "p", "token_ids": [1], "entropy": [0.1, 0.2]}', "different lengths"),
         ('{"problem_id": "p", "token_ids": ["a"]}', "column `token_ids`"),
         ('{"problem_id": "p", "text": "x", "finish_reason": "bored"}', "'bored'"),
+        ('{"problem_id": "p", "token_ids": [1], "logprob": [0.5]}', "above 0"),
+        ('{"problem_id": "p", "token_ids": [1], "logprobs": [NaN]}', "NaN or infinity"),
+        ('{"problem_id": "p", "text": "x", "sample_index": 1}\n' * 2, "stands there twice"),
+        ('{"problem_id": "p", "text": "\\ud800"}', "lone surrogate"),
         ('{"problem_id": null, "text": "x"}', "has empty entries"),
     ],
 )

@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +53,10 @@ class Checkpoint:
         """Rows of the language-model head, V; may exceed `tokenizer_size` (padded rows)."""
         return int(self.model.get_output_embeddings().weight.shape[0])
 
-    @property
+    @cached_property
     def tokenizer_size(self) -> int:
-        """Tokens that the tokenizer knows, added ones included."""
-        return len(self.tokenizer)
+        """Ids that the tokenizer reaches: its largest id, added tokens included, plus one."""
+        return max(self.tokenizer.get_vocab().values()) + 1
 
     @property
     def has_chat_template(self) -> bool:

@@ -6,19 +6,11 @@ value and are counted in the note, never as 0.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from entropy_lab.diagnostics.columns import Column, samples_note
-
-
-@dataclass(frozen=True)
-class Space:
-    """All canonical solutions of a problem, and the menu of families a correct answer can begin with."""
-
-    solutions: frozenset[str]
-    menu: frozenset[str]
+from entropy_lab.tasks.protocol import Space
 
 
 def coverage_columns(

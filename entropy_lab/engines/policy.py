@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from entropy_lab.checkpoints.head import head_of
 from entropy_lab.errors import InputError
-from entropy_lab.scoring.head import head_of
 
 HEAD_TILE = 8192  # head rows cast to float32 at a time where a product cannot widen its result itself; ours
 

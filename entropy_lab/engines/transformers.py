@@ -41,7 +41,7 @@ class TransformersEngine:
             raise InputError(f"An engine runs at least one row at a time, not rows = {rows}.")
         self._name = checkpoint.name
         self._end_ids = checkpoint.end_ids
-        self._tokenizer = checkpoint.tokenizer
+        self._checkpoint = checkpoint
         self._rows = rows
         self._progress = progress or Silent()
         self._survivable: int | None = None  # rows with which memory did not run out, once it has
@@ -80,7 +80,7 @@ class TransformersEngine:
             batch, *others = self._cut(waiting.popleft(), min(rows, self._survivable or rows))
             waiting.extendleft(reversed(others))
             contexts = contexts_of(batch, sampling, limit)
-            vocabulary = len(self._tokenizer) if sampling.mask_unused else None
+            vocabulary = self._checkpoint.tokenizer_size if sampling.mask_unused else None
             decoding = Decoding(
                 policy, self._new_cache(policy), contexts, sampling, self._end_ids, self._name, vocabulary
             )

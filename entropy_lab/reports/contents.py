@@ -50,6 +50,8 @@ class BlockView:
     peak_entropy: float
     mean_entropy: float
     share: float
+    characters: tuple[int, int] = (0, 0)
+    """Its span in the decoded completion."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from entropy_lab.checkpoints.head import Head, check_head, hidden_states, new_cache
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
-from entropy_lab.scoring.head import Head, check_head, hidden_states, new_cache
 from entropy_lab.scoring.kernel import FullStatistics, full_statistics
 from entropy_lab.scoring.moments import NonFiniteLogits
 

@@ -29,7 +29,7 @@ def grade_all(task: Task, problems: Sequence[Problem], texts: Sequence[str]) -> 
     """
     pairs = list(zip(problems, texts, strict=True))
     if isinstance(task, GradesMany):
-        return task.grade_many(pairs)
+        return [_checked(grade) for grade in task.grade_many(pairs)]
     return [_grade(task, problem, text) for problem, text in pairs]
 
 
@@ -47,6 +47,17 @@ def require_working_grader(grades: Sequence[Grade], most_failures: float = 0.1) 
 
 def _grade(task: Task, problem: Problem, text: str) -> Grade:
     try:
-        return task.grade(problem, text)
+        return _checked(task.grade(problem, text))
     except Exception as error:  # counted apart, so that a broken grader is not read as a weak policy
         return Grade(None, "grader-error", flags=(type(error).__name__,))
+
+
+def _checked(grade: object) -> Grade:
+    """A grade whose fields can be stored; anything else is a fault of the grader."""
+    sound = (
+        isinstance(grade, Grade)
+        and (grade.correct is None or isinstance(grade.correct, bool))
+        and isinstance(grade.code, str)
+        and all(isinstance(one, str | None) for one in (grade.answer, grade.family, grade.first_calculation))
+    )
+    return grade if isinstance(grade, Grade) and sound else Grade(None, "grader-error", flags=("not-a-grade",))

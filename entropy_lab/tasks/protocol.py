@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-if TYPE_CHECKING:
-    from entropy_lab.diagnostics.coverage import Space
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,17 @@ class Task(Protocol):
         """Grade any text, of any length, without raising."""
 
 
+@dataclass(frozen=True)
+class Space:
+    """All canonical solutions of a problem, and the menu of families a correct answer can begin with."""
+
+    solutions: frozenset[str]
+    menu: frozenset[str]
+
+
 @runtime_checkable
 class Enumerable(Protocol):
     """A task whose problems have a solution space that can be written down whole."""
 
-    def space(self, problem: Problem) -> "Space | None":
+    def space(self, problem: Problem) -> Space | None:
         """All solutions and the menu of entrance families, or None where the problem is too large."""

@@ -3,9 +3,9 @@
 import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from entropy_lab.errors import InputError
 
@@ -25,6 +25,12 @@ class ModelShape(_Section):
     key_value_heads: Positive
     intermediate_size: Positive
     context: Positive = 128
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.hidden_size % self.heads or self.heads % self.key_value_heads:
+            raise ValueError("hidden_size must be a multiple of heads, and heads of key_value_heads")
+        return self
 
 
 class Corpus(_Section):
@@ -60,6 +66,13 @@ class Recipe(_Section):
     optimizer: Optimizer
     rungs: dict[str, Positive]
     """Checkpoint name → the step after which it is kept."""
+
+    @model_validator(mode="after")
+    def _rungs_are_reached(self) -> Self:
+        late = [name for name, depth in self.rungs.items() if depth > self.steps]
+        if late:
+            raise ValueError(f"rung {late[0]} lies beyond the last step {self.steps}")
+        return self
 
 
 def load_recipe(source: str | Path) -> Recipe:

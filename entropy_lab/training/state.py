@@ -40,7 +40,7 @@ def load_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimi
                 if key.startswith("optimizer."):
                     _, moment, name = key.split(".", 2)
                     optimizer.state[parameters[name]][moment] = file.get_tensor(key)
-    except (SafetensorError, RuntimeError, KeyError) as error:
+    except (SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} is not a state of this run ({error}); delete it to begin again, or give another --out."
         ) from error

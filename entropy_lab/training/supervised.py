@@ -6,7 +6,7 @@ The loss is the next-token cross-entropy (nats) over completion tokens, mean ove
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +169,14 @@ def _forget_after(log: Path, step: int) -> None:
 def _write_test_problems(corpus: SolvedCorpus, seed: int, path: Path) -> None:
     generator = np.random.default_rng(seed)
     rows = [
-        json.dumps({"nums": generator.permutation(problem.nums).tolist(), "target": problem.target})
+        json.dumps(
+            {
+                "nums": generator.permutation(problem.nums).tolist(),
+                "target": problem.target,
+                "format": "steps",
+                "rules": {name: value for name, value in asdict(corpus.rules).items() if value != getattr(Rules, name)},
+            }
+        )
         for problem in corpus.test
     ]
     write_bytes(path, ("\n".join(rows) + "\n").encode())

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from entropy_lab.checkpoints import Checkpoint, load_checkpoint
 from entropy_lab.diagnostics.decision_points import Rule
-from entropy_lab.engines import open_engine
+from entropy_lab.engines import ENGINES, open_engine
 from entropy_lab.engines.protocol import Sampling
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
 from entropy_lab.prompts import prompt_mode
-from entropy_lab.runs import Run, file_digest, open_run
+from entropy_lab.runs import Run, file_digest, open_run, versions
 from entropy_lab.tasks.loading import load_task
 from entropy_lab.tasks.protocol import Problem, Task
 from entropy_lab.workflows.outcome import Analysis, Reading, conclude
@@ -68,6 +68,10 @@ def analyze_checkpoint(plan: Plan, out: Path | None = None, progress: Progress |
         order_of(checkpoint, task, problems, plan.samples, plan.sampling, plan.prompt) for checkpoint in checkpoints
     ]
     with open_run("analyze", _settings(plan, task, orders), out) as run:
+        run.note(
+            asked=asdict(plan),
+            generation_defaults_not_applied={one.name: dict(one.generation_defaults) for one in checkpoints},
+        )
         next_part = 0
         for order in orders:
             rows = _rows(run, order.checkpoint)
@@ -81,6 +85,7 @@ def analyze_checkpoint(plan: Plan, out: Path | None = None, progress: Progress |
             Reading(plan.ks, plan.rule, plan.sampling.seed, plan.sampling.mask_unused),
             progress,
             plan.sampling.temperature,
+            kept="logprob",
         )
 
 
@@ -100,6 +105,8 @@ def _check(plan: Plan) -> None:
             f"--temperature 0 gives {plan.samples} equal samples, so pass@k and variety have no meaning; "
             "use --samples 1 or a temperature above 0."
         )
+    if plan.engine not in ENGINES:
+        raise InputError(f"There is no engine {plan.engine!r}; choose one of {', '.join(ENGINES)}.")
     if plan.against == plan.checkpoint:
         raise InputError(f"--against is the checkpoint itself ({plan.checkpoint}); name another one.")
 
@@ -132,6 +139,7 @@ def _settings(plan: Plan, task: Task, orders: Sequence[Order]) -> dict[str, obje
                 "fingerprint": order.checkpoint.fingerprint,
                 "prompt": prompt_mode(order.checkpoint, plan.prompt),
                 "prompt_ids": _digest([(request.problem_id, request.prompt_ids) for request in order.requests]),
+                "end_ids": list(order.checkpoint.end_ids),
                 "device": order.checkpoint.device.type,
                 "dtype": str(order.checkpoint.dtype).removeprefix("torch."),
             }
@@ -139,12 +147,16 @@ def _settings(plan: Plan, task: Task, orders: Sequence[Order]) -> dict[str, obje
         ],
         "task": {
             "name": task.name,
+            "source": Path(plan.task).name,
             "problems": len(orders[0].problems),
             "file": file_digest(plan.task),
         },
         "samples": plan.samples,
         "sampling": asdict(plan.sampling),
         "engine": plan.engine,
+        "versions": {
+            name: found for name, found in versions().items() if name in ("entropy-lab", "torch", "transformers")
+        },
     }
 
 

@@ -1,6 +1,5 @@
 """`analyze rollouts`: trajectories that exist already, graded and scored where they were not yet; a diagnosis out."""
 
-from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,11 +10,11 @@ from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import file_digest, open_run
-from entropy_lab.scoring.teacher_forced import score
 from entropy_lab.tasks.grading import grade_all, require_working_grader
 from entropy_lab.tasks.loading import load_task
 from entropy_lab.tasks.protocol import Task
 from entropy_lab.workflows.outcome import Analysis, Reading, conclude
+from entropy_lab.workflows.shown import score_rows
 
 CHUNK = 1_024
 """Trajectories scored between two writes (ours)."""
@@ -51,11 +50,12 @@ def analyze_rollouts(
     chosen = None if task is None else load_task(task)
     settings = {
         "source": _content(rollouts),
-        "checkpoint": None if loaded is None else loaded.fingerprint,
-        "task": None if task is None or chosen is None else {"name": chosen.name, "file": file_digest(task)},
+        "checkpoint": None if loaded is None else [loaded.fingerprint, loaded.device.type, str(loaded.dtype)],
+        "task": None if task is None or chosen is None else {"source": Path(task).name, "file": file_digest(task)},
         "mask_unused": reading.mask_unused,
     }
     with open_run("analyze rollouts", settings, out) as run:
+        run.note(source=str(source))
         chunks = [Rollouts(rollouts.table.slice(start, CHUNK)) for start in range(0, len(rollouts), CHUNK)]
         done = sum(run.part(part).is_file() for part in range(len(chunks)))
         with progress.stage("grade and score", len(chunks), "chunk", done) as stage:
@@ -68,7 +68,8 @@ def analyze_rollouts(
                     stage.advance()
         rollouts = run.rollouts(len(chunks))
         by_name = {name: (rollouts.of(name), loaded if name == owner else None) for name in names}
-        return conclude(run, chosen, by_name, reading, progress)
+        known = [one for one in rollouts.table["temperature"].to_pylist() if one is not None]
+        return conclude(run, chosen, by_name, reading, progress, temperature=min(known, default=None))
 
 
 def _owner(checkpoint: Checkpoint, names: list[str], source: Path) -> str:
@@ -109,30 +110,21 @@ def _graded(rollouts: Rollouts, task: Task | None, source: Path) -> Rollouts:
 
 def _scored(rollouts: Rollouts, checkpoint: Checkpoint, owner: str, mask_unused: bool, source: Path) -> Rollouts:
     """The owner's rows without entropies get them, at the temperature they were sampled with (1 if unknown)."""
-    table = rollouts.table.select(("checkpoint", "problem_id", "prompt_ids", "token_ids", "temperature")).to_pylist()
-    columns = {name: rollouts.table[name].to_pylist() for name in ("logprob", "entropy", "varentropy", "temperature")}
-    by_temperature: dict[float, list[int]] = defaultdict(list)
-    for row, record in enumerate(table):
-        if record["checkpoint"] == owner and columns["entropy"][row] is None:
-            if record["prompt_ids"] is None or record["token_ids"] is None:
+    names, entropies = rollouts.strings("checkpoint"), rollouts.table["entropy"].is_valid().to_pylist()
+    rows = [row for row, name in enumerate(names) if name == owner and not entropies[row]]
+    for column in ("prompt_ids", "token_ids"):
+        there = rollouts.table[column].is_valid().to_pylist()
+        for row in rows:
+            if not there[row]:
+                problem = rollouts.strings("problem_id")[row]
                 raise InputError(
-                    f"{source}: problem {record['problem_id']!r} has a trajectory without `prompt_ids` or `token_ids`; "
-                    "it cannot be scored, since encoding its text again would not give the sampled tokens."
+                    f"{source}: problem {problem!r} has a trajectory without `{column}`; it cannot be scored, since "
+                    "encoding its text again would not give the sampled tokens."
                 )
-            by_temperature[record["temperature"] or 1.0].append(row)
-    for temperature, rows in by_temperature.items():
-        scores = score(
-            checkpoint,
-            [table[row]["problem_id"] for row in rows],
-            [table[row]["prompt_ids"] for row in rows],
-            [table[row]["token_ids"] for row in rows],
-            temperature=temperature,
-            mask_unused=mask_unused,
-        )
-        for row, found in zip(rows, scores, strict=True):
-            columns["temperature"][row] = temperature
-            for name in ("logprob", "entropy", "varentropy"):
-                columns[name][row] = getattr(found, name)
+    columns = {name: rollouts.table[name].to_pylist() for name in ("logprob", "entropy", "varentropy")}
+    for row, found in zip(rows, score_rows(checkpoint, rollouts, rows, mask_unused=mask_unused), strict=True):
+        for name, values in columns.items():
+            values[row] = getattr(found, name)
     return rollouts.with_columns(**columns)
 
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from entropy_lab.diagnostics.columns import Column
-from entropy_lab.diagnostics.coverage import Space, coverage_columns
+from entropy_lab.diagnostics.coverage import coverage_columns
 from entropy_lab.diagnostics.decision_points import Blocks, OpeningTokens, Rule, decision_blocks, opening_tokens
 from entropy_lab.diagnostics.intervals import Band
 from entropy_lab.diagnostics.metric import Metric
@@ -16,8 +17,11 @@ from entropy_lab.diagnostics.trajectories import problem_means
 from entropy_lab.ragged import Ragged
 from entropy_lab.reports.contents import CheckpointDiagnosis, Curve, DecisionToken, TrajectoryView
 from entropy_lab.rollouts import Rollouts
+from entropy_lab.tasks.protocol import Space
 
 SHOWN_DECISION_TOKENS = 20
+READ_DECISION_TOKENS = 400
+"""Ids whose texts are looked up, since several ids may have one text (ours)."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,7 @@ def measure(
 ) -> Measured:
     """Every diagnostic of one checkpoint. What the rollouts lack (grades, entropies, texts) is not measured."""
     entropy, token_ids = rollouts.ragged("entropy"), rollouts.ragged("token_ids")
-    mask = rollouts.ragged("policy_mask")
-    policy_mask = None if mask is None else np.asarray(mask.values, bool)
+    policy_mask = rollouts.policy_mask()
     texts, reasons = rollouts.strings("text"), rollouts.strings("finish_reason")
     graded = any(code is not None for code in rollouts.strings("code")) or not np.isnan(rollouts.correct()).all()
     summary = summarise(
@@ -97,18 +100,19 @@ def opening(measured: Measured) -> OpeningTokens | None:
     if measured.blocks is None or measured.token_ids is None or measured.entropy is None:
         return None
     found = opening_tokens(measured.blocks, measured.token_ids, measured.entropy)
-    shown = slice(SHOWN_DECISION_TOKENS)
+    shown = slice(READ_DECISION_TOKENS)
     return OpeningTokens(found.token_id[shown], found.count[shown], found.share[shown], found.mean_entropy[shown])
 
 
 def decision_tokens(found: OpeningTokens | None, texts: Sequence[str]) -> tuple[DecisionToken, ...]:
-    """The same as text; `texts` holds the text of each id."""
+    """The same as text, ids of one text taken together; `texts` holds the text of each id."""
     if found is None:
         return ()
-    return tuple(
-        DecisionToken(text, int(count), float(share), float(entropy))
-        for text, count, share, entropy in zip(texts, found.count, found.share, found.mean_entropy, strict=True)
-    )
+    sums: dict[str, NDArray[np.float64]] = {}
+    for text, count, share, entropy in zip(texts, found.count, found.share, found.mean_entropy, strict=True):
+        sums[text] = sums.get(text, np.zeros(3)) + np.array([count, share, count * entropy])
+    tokens = [DecisionToken(text, int(n), float(share), float(total / n)) for text, (n, share, total) in sums.items()]
+    return tuple(sorted(tokens, key=lambda token: -token.count)[:SHOWN_DECISION_TOKENS])
 
 
 def diagnosis_of(

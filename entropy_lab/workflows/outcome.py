@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from entropy_lab.checkpoints import Checkpoint
 from entropy_lab.diagnostics.comparison import compare
-from entropy_lab.diagnostics.coverage import Space
 from entropy_lab.diagnostics.decision_points import Rule
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.progress import Progress
@@ -18,10 +17,10 @@ from entropy_lab.reports.figures import write_figures
 from entropy_lab.reports.page import write_page
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import Run
-from entropy_lab.tasks.protocol import Enumerable, Task
+from entropy_lab.tasks.protocol import Enumerable, Space, Task
 from entropy_lab.texts import token_texts
 from entropy_lab.workflows.diagnosis import Measured, decision_metrics, decision_tokens, diagnosis_of, measure, opening
-from entropy_lab.workflows.shown import agreement, choose, rescore, views
+from entropy_lab.workflows.shown import ALTERNATIVES, agreement, choose, score_rows, views
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,12 @@ def conclude(
     reading: Reading,
     progress: Progress,
     temperature: float | None = None,
+    kept: str = "logprobs",
 ) -> Analysis:
     """Diagnose each checkpoint's rollouts (with its checkpoint, where it is at hand) and write all files.
 
-    With two checkpoints, differences are paired by problem, first minus second.
+    With two checkpoints, differences are paired by problem, first minus second. `kept` is the column that holds the
+    sampled tokens' log-probs as the sampler had them.
     """
     asked = {str(problem) for rows, _ in rollouts.values() for problem in rows.strings("problem_id")}
     problems = [] if task is None else [problem for problem in task.problems() if problem.id in asked]
@@ -81,7 +82,7 @@ def conclude(
             spaces=spaces,
         )
         measured.append(one)
-        diagnoses.append(_look_at(one, checkpoint, questions, reading, progress))
+        diagnoses.append(_look_at(one, checkpoint, questions, reading, kept, progress))
     return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, reading, progress)
 
 
@@ -90,6 +91,7 @@ def _look_at(
     checkpoint: Checkpoint | None,
     questions: Mapping[str, str],
     reading: Reading,
+    kept: str,
     progress: Progress,
 ) -> CheckpointDiagnosis:
     """Metrics, decision tokens and shown trajectories of one checkpoint; the last two need its tokenizer."""
@@ -102,8 +104,15 @@ def _look_at(
     rows = choose(measured.rollouts)
     shown: tuple[TrajectoryView, ...] = ()
     if measured.blocks is not None and rows:
-        scores = rescore(checkpoint, measured.rollouts, rows, reading.mask_unused, progress)
-        metrics += agreement(measured.name, measured.rollouts, rows, scores, reading.seed)
+        scores = score_rows(
+            checkpoint,
+            measured.rollouts,
+            rows,
+            alternatives=ALTERNATIVES,
+            mask_unused=reading.mask_unused,
+            progress=progress,
+        )
+        metrics += agreement(measured.name, measured.rollouts, rows, scores, kept, reading.seed)
         shown = views(checkpoint, measured.rollouts, rows, scores, measured.blocks, questions)
     return diagnosis_of(measured, metrics, decision_tokens(opened, names), shown)
 
@@ -131,7 +140,7 @@ def _write(
         checkpoints=tuple(diagnoses),
         differences=tuple(replace(row, metric=row.metric.removeprefix("difference.")) for row in differences),
         settings=run.record,
-        notes=_notes(diagnoses),
+        notes=(*_unscored(measured), *_notes(diagnoses)),
     )
     with progress.stage("figures and report", 2, "file") as stage:
         write_figures(diagnosis, run.folder / "figures")
@@ -149,6 +158,16 @@ def _aligned(measured: Measured, problem_ids: Sequence[str]) -> dict[str, NDArra
         name: np.where(rows >= 0, np.append(values, np.nan)[rows], np.nan)
         for name, values in measured.summary.per_problem.items()
     }
+
+
+def _unscored(measured: Sequence[Measured]) -> list[str]:
+    """Say where entropies are missing, since then nothing of them is measured."""
+    missing = {one.name: one.rollouts.table["entropy"].null_count for one in measured}
+    return [
+        f"{name}: {count:,} trajectories have no entropies, so entropy is not measured; score them with --checkpoint."
+        for name, count in missing.items()
+        if count
+    ]
 
 
 def _notes(diagnoses: Sequence[CheckpointDiagnosis]) -> tuple[str, ...]:

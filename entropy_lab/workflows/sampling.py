@@ -63,6 +63,7 @@ def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progres
     with progress.stage(f"sample {order.checkpoint.name}", sum(sizes), "trajectory", done) as stage:
         for part, batch in zip(parts, batches, strict=True):
             if run.part(part).is_file():
+                _check_part(run, part, batch)
                 continue
             trajectories = []
             for trajectory in engine.sample(batch, order.sampling):
@@ -78,6 +79,14 @@ def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progres
         }
         run.note(timings=timings)
     return parts.stop
+
+
+def _check_part(run: Run, part: int, batch: Sequence[Request]) -> None:
+    """A finished part must hold the trajectories of its batch, or it is another run's."""
+    kept = Rollouts.read(run.part(part)).table
+    asked = sorted((one.problem_id, one.first_sample + i) for one in batch for i in range(one.count))
+    if sorted(zip(kept["problem_id"].to_pylist(), kept["sample_index"].to_pylist(), strict=True)) != asked:
+        raise InputError(f"{run.part(part)} holds other trajectories than this run's; delete it and run again.")
 
 
 def graded(order: Order, trajectories: Sequence[Trajectory]) -> Rollouts:

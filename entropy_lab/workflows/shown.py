@@ -4,6 +4,7 @@ The shown trajectories are scored once more by the teacher-forced pass: it gives
 log-probs kept while sampling tells whether sampler and scorer agree.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -26,11 +27,17 @@ ALTERNATIVES = 4
 
 
 def choose(rollouts: Rollouts) -> list[int]:
-    """Rows to show: of the first problems, the first right and the first wrong sample, then the next ones."""
+    """Rows to show: of the first problems, the first right and the first wrong sample, then the next ones.
+
+    Only rows with prompt, tokens, entropies and log-probs can be shown.
+    """
+    columns = [rollouts.table[name] for name in ("prompt_ids", "token_ids", "entropy", "logprob")]
+    whole = np.logical_and.reduce([column.is_valid().to_numpy() for column in columns])
     correct = rollouts.correct()
     by_problem: dict[str | None, list[int]] = {}
     for row, problem in enumerate(rollouts.strings("problem_id")):
-        by_problem.setdefault(problem, []).append(row)
+        if whole[row]:
+            by_problem.setdefault(problem, []).append(row)
     chosen: list[int] = []
     for rows in list(by_problem.values())[:SHOWN_PROBLEMS]:
         first_of_kind = {float(correct[row]): row for row in reversed(rows) if not np.isnan(correct[row])}
@@ -39,36 +46,53 @@ def choose(rollouts: Rollouts) -> list[int]:
     return chosen
 
 
-def rescore(
-    checkpoint: Checkpoint, rollouts: Rollouts, rows: Sequence[int], mask_unused: bool, progress: Progress
+def score_rows(
+    checkpoint: Checkpoint,
+    rollouts: Rollouts,
+    rows: Sequence[int],
+    *,
+    alternatives: int = 0,
+    mask_unused: bool = False,
+    progress: Progress | None = None,
 ) -> list[TokenScores]:
-    """The shown trajectories through the teacher-forced pass, with alternatives at every token."""
-    table = rollouts.table.take(list(rows))
-    return score(
-        checkpoint,
-        table["problem_id"].to_pylist(),
-        table["prompt_ids"].to_pylist(),
-        table["token_ids"].to_pylist(),
-        temperature=float(table["temperature"][0].as_py() or 1.0) if len(table) else 1.0,
-        alternatives=ALTERNATIVES,
-        mask_unused=mask_unused,
-        progress=progress,
-    )
+    """Teacher-force some rows, in the order given, each at its own temperature (1 if unknown or greedy)."""
+    columns = ("problem_id", "prompt_ids", "token_ids", "temperature")
+    table = rollouts.take(rows).table.select(columns).to_pylist()
+    by_temperature: dict[float, list[int]] = defaultdict(list)
+    for place, record in enumerate(table):
+        by_temperature[record["temperature"] or 1.0].append(place)
+    scores: dict[int, TokenScores] = {}
+    for temperature, places in by_temperature.items():
+        found = score(
+            checkpoint,
+            [table[place]["problem_id"] for place in places],
+            [table[place]["prompt_ids"] for place in places],
+            [table[place]["token_ids"] for place in places],
+            temperature=temperature,
+            alternatives=alternatives,
+            mask_unused=mask_unused,
+            progress=progress,
+        )
+        scores.update(zip(places, found, strict=True))
+    return [scores[place] for place in range(len(table))]
 
 
 def agreement(
-    name: str, rollouts: Rollouts, rows: Sequence[int], scores: Sequence[TokenScores], seed: int
+    name: str, rollouts: Rollouts, rows: Sequence[int], scores: Sequence[TokenScores], kept: str, seed: int
 ) -> tuple[Metric, ...]:
-    """|log-prob while sampling − log-prob teacher-forced| on the shown tokens, and the mass on unused head rows."""
-    table = rollouts.table.take(list(rows))
+    """|log-prob kept by the sampler − log-prob teacher-forced| on the shown tokens, and the mass on unused head rows.
+
+    `kept` is the column with the sampler's log-probs; without it in every row there is no gap to report.
+    """
+    table = rollouts.take(rows).table
     _, problem_N = np.unique(np.array(table["problem_id"].to_pylist()), return_inverse=True)
     problems = int(problem_N.max()) + 1 if len(problem_N) else 0
     columns = []
     note = f"{len(rows)} trajectories scored twice"
-    if not table["logprob"].null_count:
+    if not table[kept].null_count:
         gaps = [
-            np.abs(np.asarray(kept, np.float32) - again.logprob)
-            for kept, again in zip(table["logprob"].to_pylist(), scores, strict=True)
+            np.abs(np.asarray(before, np.float32) - again.logprob)
+            for before, again in zip(table[kept].to_pylist(), scores, strict=True)
         ]
         largest = max((float(gap.max()) for gap in gaps if len(gap)), default=0.0)
         mean_N = np.array([gap.mean() if len(gap) else np.nan for gap in gaps], float)
@@ -106,6 +130,7 @@ def views(
                 )
             tokens.append(TokenView(text, entropy[position], logprob[position], alternatives))
         of_row = blocks.of(row)
+        ends = np.cumsum([0, *map(len, texts)])
         shown.append(
             TrajectoryView(
                 checkpoint=checkpoint.name,
@@ -118,7 +143,14 @@ def views(
                 finish_reason=record["finish_reason"] or "",
                 tokens=tuple(tokens),
                 blocks=tuple(
-                    BlockView(int(start), int(stop), float(peak), float(mean), float(share))
+                    BlockView(
+                        start=int(start),
+                        stop=int(stop),
+                        characters=(int(ends[start]), int(ends[stop])),
+                        peak_entropy=float(peak),
+                        mean_entropy=float(mean),
+                        share=float(share),
+                    )
                     for start, stop, peak, mean, share in zip(
                         blocks.start[of_row],
                         blocks.stop[of_row],

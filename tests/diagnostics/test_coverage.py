@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from entropy_lab.diagnostics.coverage import COLUMNS, Space, coverage_columns, gini
+from entropy_lab.diagnostics.coverage import COLUMNS, coverage_columns, gini
+from entropy_lab.tasks.protocol import Space
 
 SPACE = Space(frozenset({"3+5", "a", "b", "c"}), frozenset({"3+", "5+", "3*", "5*"}))
 

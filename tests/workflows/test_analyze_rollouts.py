@@ -5,6 +5,7 @@ import pytest
 from entropy_lab.checkpoints import Checkpoint
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.errors import InputError
+from entropy_lab.rollouts import Rollouts
 from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
 from entropy_lab.workflows.outcome import Analysis
 
@@ -67,9 +68,50 @@ def test_a_given_verdict_is_kept_and_the_rest_is_graded(tmp_path):
     assert value(analysis, "pass@1", "r").value == 1 / 4
 
 
+def test_tokens_that_the_policy_did_not_write_never_count(tmp_path):
+    """L6: observations are left out, and a row without a mask was written whole."""
+    rows = [
+        row("c", "a", 0, token_ids=[1, 2], entropy=[0.25, 9.0], logprob=[-1.0, -1.0], policy_mask=[True, False]),
+        row("c", "a", 1, token_ids=[1, 2], entropy=[0.25, 0.25], logprob=[-1.0, -1.0]),
+    ]
+    analysis = analyze_rollouts(write(tmp_path / "r.jsonl", rows), out=tmp_path / "out")
+    assert value(analysis, "entropy.problem_mean", "c").value == pytest.approx(0.25)
+
+
+def test_greedy_samples_are_refused(tmp_path):
+    """S6: several samples at temperature 0 are one sample."""
+    rows = [row("c", "a", index, temperature=0.0, correct=True) for index in range(4)]
+    with pytest.raises(InputError, match="temperature"):
+        analyze_rollouts(write(tmp_path / "r.jsonl", rows), out=tmp_path / "out")
+
+
+def test_the_gap_is_to_the_log_probs_of_the_sampler(tiny_checkpoint: Checkpoint, tmp_path):
+    """A scorer compared with itself would always agree; mixed temperatures are each scored at their own."""
+    rows = [row("c", "a", i, temperature=(0.5, 1.0)[i % 2], logprobs=[-9.0, -9.0, -9.0]) for i in range(4)]
+    first = analyze_rollouts(write(tmp_path / "r.jsonl", rows), tiny_checkpoint.name, out=tmp_path / "one")
+    assert value(first, "numerics.logprob_gap", "c").value > 1
+    scored = Rollouts.read(tmp_path / "one")
+    honest = scored.with_columns(logprobs=scored.table["logprob"].to_pylist())
+    honest.write(tmp_path / "honest.parquet")
+    again = analyze_rollouts(tmp_path / "honest.parquet", tiny_checkpoint.name, out=tmp_path / "two")
+    assert value(again, "numerics.logprob_gap", "c").value < 1e-5
+
+
+def test_rows_with_nothing_to_measure_give_an_empty_result(tmp_path):
+    """G6: an empty selection is a result, not a crash."""
+    analysis = analyze_rollouts(write(tmp_path / "r.jsonl", [{"problem_id": "a", "text": ""}]), out=tmp_path / "out")
+    assert analysis.report.is_file()
+
+
+def test_rows_that_cannot_be_shown_are_left_out(tiny_checkpoint: Checkpoint, tmp_path):
+    rows = [{"problem_id": "a", "token_ids": [4, 5], "entropy": [0.5, 0.25]}]
+    analysis = analyze_rollouts(write(tmp_path / "r.jsonl", rows), tiny_checkpoint.name, out=tmp_path / "out")
+    assert analysis.diagnosis.checkpoints[0].trajectories == ()
+
+
 def test_unscorable_and_ungradable_rows_are_named(tiny_checkpoint: Checkpoint, tmp_path):
     source = write(tmp_path / "r.jsonl", [{"problem_id": "a", "text": "1"}])
-    with pytest.raises(InputError, match="`prompt_ids` or `token_ids`"):
+    with pytest.raises(InputError, match="`prompt_ids`"):
         analyze_rollouts(source, tiny_checkpoint.name, out=tmp_path / "one")
     with pytest.raises(InputError, match="'a' is not among the problems"):
         analyze_rollouts(source, task="countdown", out=tmp_path / "two")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from entropy_lab.tasks.boxed import last_boxed
 from entropy_lab.tasks.countdown.expressions import (
     MAX_LENGTH,
     Tree,
@@ -27,7 +28,6 @@ from entropy_lab.tasks.countdown.rules import Rules, Value, combine
 
 Format = Literal["expression", "steps", "auto"]
 
-_BRACES = re.compile(r"[{}]")
 _STEP_END = re.compile(r"[,;\n]")
 _STEP = re.compile(r"\s*\(?\s*([0-9]+)\s*([-+*/])\s*([0-9]+)\s*\)?\s*=\s*([0-9]+)\s*")
 _LOOKS_LIKE_STEPS = re.compile(r"(?=[^0-9]{0,100}[0-9])[0-9\s()+\-*/^%.=,;]+")
@@ -57,24 +57,10 @@ def find_answer(text: str) -> str | None:
     if start >= 0:
         body = text[start + len("<answer>") : text.index("</answer>", start)]
         tagged = True
-    boxed = _last_box(body)
-    while boxed is not None:
-        body, tagged = boxed, True
-        boxed = _last_box(body)
+    boxed = last_boxed(body)
+    if boxed is not None:
+        return boxed
     return body if tagged else None
-
-
-def _last_box(text: str) -> str | None:
-    found = None
-    opened: list[int] = []
-    for brace in _BRACES.finditer(text):
-        if brace.group() == "{":
-            opened.append(brace.end())
-        elif opened:
-            start = opened.pop()
-            if text.endswith(("\\boxed", "\\fbox"), 0, start - 1):
-                found = text[start : brace.start()]
-    return found
 
 
 def grade_answer(

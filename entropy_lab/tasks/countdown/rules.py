@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 Value = int | Fraction
 """An exact rational; integers are kept as int, which is an order of magnitude faster than Fraction."""
@@ -15,6 +15,8 @@ class Rules:
 
     `integers_only`, `minimum` and `max_value` hold for every result of an operation, intermediate ones included.
     """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     use: Literal["all", "any"] = "all"
     integers_only: bool = False

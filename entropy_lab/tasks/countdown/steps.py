@@ -21,7 +21,7 @@ def random_steps(form: Tree, generator: np.random.Generator, rules: Rules | None
     """One way of playing a canonical form: which operation comes next and, for + and ×, operand order are uniform.
 
     Uniform over the choices at each step, hence not exactly over whole sequences (ours). Sequences with a result
-    outside `rules` are drawn again.
+    outside `rules` are drawn again. Where a result equals a number at hand, the text may read back as another solution.
 
     Raises:
         ValueError: no order within the rules was found.

@@ -1,20 +1,21 @@
 """The Countdown task: its problem sets, the prompt that states the rules, the grade that applies them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
-from entropy_lab.diagnostics.coverage import Space
+from pydantic import TypeAdapter, ValidationError
+
 from entropy_lab.errors import InputError
-from entropy_lab.tasks.countdown.answers import find_answer, grade_answer
+from entropy_lab.tasks.countdown.answers import Format, find_answer, grade_answer
 from entropy_lab.tasks.countdown.entrances import first_calculation
 from entropy_lab.tasks.countdown.enumeration import solutions, steps_menu, written_menu
 from entropy_lab.tasks.countdown.expressions import canonical, form_text
 from entropy_lab.tasks.countdown.rules import Rules, problem_key
 from entropy_lab.tasks.problem_files import read_rows
-from entropy_lab.tasks.protocol import Grade, Problem
+from entropy_lab.tasks.protocol import Grade, Problem, Space
 
 LADDER_RULES = Rules(integers_only=True, minimum=0, max_value=225)
 """Rules of the embedded ladder: whole numbers that a number-level vocabulary can hold; 225 = 15 × 15 (ours)."""
@@ -28,6 +29,10 @@ _FORMATS = {
         "for example <answer>3*5=15,15+7=22</answer>."
     ),
     "expression": "Write the calculation as one expression, for example <answer>(3*5)+7</answer>.",
+    "auto": (
+        "Write the calculation as one expression, for example <answer>(3*5)+7</answer>, or as comma-separated steps, "
+        "for example <answer>3*5=15,15+7=22</answer>."
+    ),
 }
 
 
@@ -36,24 +41,37 @@ class Countdown:
     """Countdown problems in one answer format, under one set of rules."""
 
     problem_list: tuple[Problem, ...]
-    form: Literal["steps", "expression"] = "expression"
+    form: Format = "expression"
     rules: Rules = field(default_factory=Rules)
     name: str = "countdown"
 
     @classmethod
     def embedded(cls) -> "Countdown":
-        """The test problems of the embedded ladder, answered in steps."""
+        """The test problems of the embedded ladder, answered in steps under LADDER_RULES."""
         with as_file(files("entropy_lab.builtin") / "countdown_test.jsonl") as path:
-            return cls(_read_problems(path), "steps", LADDER_RULES)
+            return replace(cls.from_file(path), name="countdown")
 
     @classmethod
     def from_file(cls, path: Path) -> "Countdown":
-        """Problems from a JSONL or Parquet file whose rows hold `nums` and `target`; plain rules, one expression.
+        """Problems from a JSONL or Parquet file whose rows hold `nums` and `target`.
+
+        Rows may also hold `format` (expression, steps or auto; expression if absent) and `rules` (the fields of
+        `Rules`; the plain game if absent), the same in all of them.
 
         Raises:
-            InputError: a row lacks a field or holds something other than whole numbers.
+            InputError: a row lacks a field, holds something else, or has another format or other rules.
         """
-        return cls(_read_problems(path), name=path.stem)
+        problems: dict[str, Problem] = {}
+        manner: tuple[Format, Rules] | None = None
+        for place, row in read_rows(path):
+            problem, found = _from_row(row, place), (_format(row, place), _rules(row, place))
+            manner = manner or found
+            if found != manner:
+                raise InputError(f"{place}: `format` or `rules` differ from the rows before; split the file by them.")
+            problems.setdefault(problem.id, problem)
+        if manner is None:
+            raise InputError(f"{path} holds no problems: each row needs `nums` and `target`.")
+        return cls(tuple(problems.values()), *manner, name=path.stem)
 
     def problems(self) -> Sequence[Problem]:
         """All problems, in file order."""
@@ -72,7 +90,7 @@ class Countdown:
     def space(self, problem: Problem) -> Space | None:
         """All canonical solutions and the menu that fits the answer format, under the rules of the task."""
         nums, target = problem.data["nums"], problem.data["target"]
-        if len(nums) > LARGEST_ENUMERATED:
+        if len(nums) > LARGEST_ENUMERATED or self.form == "auto":  # a menu belongs to one answer format
             return None
         forms = solutions(nums, target, self.rules)
         menu = steps_menu(forms, self.rules) if self.form == "steps" else written_menu(forms)
@@ -107,14 +125,22 @@ def countdown_problem(nums: Sequence[int], target: int) -> Problem:
     )
 
 
-def _read_problems(path: Path) -> tuple[Problem, ...]:
-    problems: dict[str, Problem] = {}
-    for place, row in read_rows(path):
-        problem = _from_row(row, place)
-        problems.setdefault(problem.id, problem)
-    if not problems:
-        raise InputError(f"{path} holds no problems: each row needs `nums` and `target`.")
-    return tuple(problems.values())
+def _format(row: Mapping[str, Any], place: str) -> Format:
+    form = row.get("format") or "expression"
+    if form not in _FORMATS:
+        raise InputError(f"{place}: `format` is {form!r}; use one of {', '.join(_FORMATS)}.")
+    return cast(Format, form)
+
+
+def _rules(row: Mapping[str, Any], place: str) -> Rules:
+    given = row.get("rules") or {}
+    try:
+        rules = TypeAdapter(Rules).validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "rules"
+        raise InputError(f"{place}: `rules.{name}`: {first['msg']} (found {first['input']!r}).") from error
+    return rules
 
 
 def _from_row(row: Mapping[str, Any], place: str) -> Problem:

@@ -5,8 +5,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from entropy_lab.checkpoints.head import check_head, head_of
 from entropy_lab.errors import InputError
-from entropy_lab.scoring.head import check_head, head_of
 
 SMALL = {
     "vocab_size": 101,
@@ -58,7 +58,7 @@ def test_head_gives_the_models_own_logits(family: str) -> None:
 @pytest.mark.parametrize("family", ["soft-cap", "multiplied", "divided", "divider-that-multiplies", "bias"])
 def test_a_head_that_misses_its_transform_is_refused(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """L10: the check tells a plain product from the model's logits."""
-    from entropy_lab.scoring import head as module
+    from entropy_lab.checkpoints import head as module
 
     model = build(*FAMILIES[family])
     plain = module.Head(model.get_output_embeddings().weight)
