@@ -11,7 +11,7 @@ from entropy_lab.engines.policy import Policy
 
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}  # of the largest logit; float32 parts hide in float64; ours
 LOW_PRECISION_TOLERANCE = 5e-2  # bfloat16 and float16; ours
-CONTEXTS = ((1, 8, 15, 22, 29), (3, 5, 7))  # token ids as good as any
+CONTEXTS = ((1, 8, 15, 22, 29), (3, 5, 7, 2))  # token ids as good as any; lengths that are padded to share a bucket
 COUNTS = (2, 1)
 FIRST_STEP, SECOND_STEP = (2, 4, 6), (9, 11)  # a token a row; one row leaves in between
 
