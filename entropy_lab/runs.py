@@ -101,7 +101,10 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
         raise InputError(f"{folder} is not empty and holds no run; give another --out.")
     new = not folder.exists()
     new_parent = not folder.parent.exists()
-    (folder / "rollouts").mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / "rollouts").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made ({error.strerror}); give an --out that can be written.") from error
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,6 +38,12 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot be made"), open_run("analyze", SETTINGS, tmp_path / "file" / "run"):
+        pass
+
+
 def test_a_damaged_record_is_named(tmp_path):
     with open_run("analyze", SETTINGS, tmp_path / "run"):
         pass
