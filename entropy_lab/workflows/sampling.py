@@ -18,13 +18,22 @@ from entropy_lab.texts import completion_text
 
 @dataclass(frozen=True)
 class Order:
-    """What is sampled: one request a problem, its prompt encoded once."""
+    """What is sampled: requests whose samples of one problem have different indices, each prompt encoded once.
+
+    `arm` names the order where one checkpoint is asked in several ways, with other prompts or forced beginnings.
+    """
 
     checkpoint: Checkpoint
     task: Task
     problems: Sequence[Problem]
     requests: Sequence[Request]
     sampling: Sampling
+    arm: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name under which rollouts and metrics stand."""
+        return self.arm or self.checkpoint.name
 
 
 def order_of(
@@ -54,13 +63,13 @@ def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progres
     then run together, so that even rounding repeats and the run ends with the numbers of an uninterrupted one.
     """
     rows = engine.rows(order.requests, order.sampling)
-    run.note(rows={**run.record.get("rows", {}), order.checkpoint.name: rows})
+    run.note(rows={**run.record.get("rows", {}), order.name: rows})
     batches = engine.partition(order.requests, order.sampling)
     parts = range(first_part, first_part + len(batches))
     sizes = [sum(request.count for request in batch) for batch in batches]
     done = sum(size for part, size in zip(parts, sizes, strict=True) if run.part(part).is_file())
     began, tokens = time.monotonic(), 0
-    with progress.stage(f"sample {order.checkpoint.name}", sum(sizes), "trajectory", done) as stage:
+    with progress.stage(f"sample {order.name}", sum(sizes), "trajectory", done) as stage:
         for part, batch in zip(parts, batches, strict=True):
             if run.part(part).is_file():
                 _check_part(run, part, batch)
@@ -75,7 +84,7 @@ def sample_into(run: Run, first_part: int, order: Order, engine: Engine, progres
         rate = tokens / (time.monotonic() - began)
         timings = {
             **run.record.get("timings", {}),
-            order.checkpoint.name: {"sampled_tokens_per_second": round(rate, 1)},
+            order.name: {"sampled_tokens_per_second": round(rate, 1)},
         }
         run.note(timings=timings)
     return parts.stop
@@ -90,20 +99,30 @@ def _check_part(run: Run, part: int, batch: Sequence[Request]) -> None:
 
 
 def graded(order: Order, trajectories: Sequence[Trajectory]) -> Rollouts:
-    """Trajectories as rollouts with text and grade, in the order of problems and samples."""
+    """Trajectories as rollouts with text and grade, in the order of problems and samples.
+
+    What a trajectory was forced to begin with stands at the end of its `prompt_ids`, and `branch_position` counts those
+    tokens; its text and grade are of the whole completion.
+    """
     position = {problem.id: index for index, problem in enumerate(order.problems)}
     ordered = sorted(trajectories, key=lambda row: (position[row.problem_id], row.sample_index))
     checkpoint = order.checkpoint
-    texts = [completion_text(checkpoint.tokenizer, row.token_ids.tolist(), checkpoint.end_ids) for row in ordered]
+    prefixes = _prefixes(order.requests)
+    forced = [prefixes.get((row.problem_id, row.sample_index), ()) for row in ordered]
+    texts = [
+        completion_text(checkpoint.tokenizer, [*prefix, *row.token_ids.tolist()], checkpoint.end_ids)
+        for prefix, row in zip(forced, ordered, strict=True)
+    ]
     grades = grade_all(order.task, [order.problems[position[row.problem_id]] for row in ordered], texts)
     require_working_grader(grades)
     return Rollouts.from_rows(
         {
-            "checkpoint": checkpoint.name,
+            "checkpoint": order.name,
             "problem_id": row.problem_id,
             "sample_index": row.sample_index,
-            "group_id": row.problem_id,
-            "prompt_ids": row.prompt_ids,
+            "group_id": f"{row.problem_id} {row.stream}" if row.stream else row.problem_id,
+            "branch_position": len(prefix) if prefix else None,
+            "prompt_ids": row.prompt_ids + prefix,
             "token_ids": row.token_ids,
             "logprobs": row.logprobs,
             "text": text,
@@ -119,5 +138,15 @@ def graded(order: Order, trajectories: Sequence[Trajectory]) -> Rollouts:
             "entropy": row.entropy,
             "varentropy": row.varentropy,
         }
-        for row, text, grade in zip(ordered, texts, grades, strict=True)
+        for row, prefix, text, grade in zip(ordered, forced, texts, grades, strict=True)
     )
+
+
+def _prefixes(requests: Sequence[Request]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """(problem, sample) → what it was forced to begin with, where it was."""
+    return {
+        (one.problem_id, one.first_sample + index): one.prefix_ids
+        for one in requests
+        if one.prefix_ids
+        for index in range(one.count)
+    }

@@ -1,0 +1,1 @@
+"""Changing a checkpoint or what it is asked, without training: interpolation, forced entrances, prompting."""
