@@ -1,104 +1,178 @@
 """All solutions of a problem in canonical form, and its menus of entrance families. Exact rationals throughout.
 
-Small subsets of the numbers get a table of everything they can make; larger ones are split in two, and the value that
+Small subsets of the numbers get a table of the values they can make; larger ones are split in two, and the value that
 the larger part must have is looked up or asked for recursively, so only forms that reach the target are ever built.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from itertools import combinations, product
+from math import gcd
 
 from entropy_lab.tasks.countdown.expressions import Tree, canonical_node, form_text, value_of
-from entropy_lab.tasks.countdown.rules import Rules, Value, combine, simplest
+from entropy_lab.tasks.countdown.rules import Rules, Value, combine
 
 Numbers = tuple[int, ...]
-TABLE_SIZE = 3
-"""Subsets up to this size are tabulated whole (ours): 104 forms for three numbers."""
+"""A sorted multiset of numbers at hand."""
+
+Ratio = tuple[int, int]
+"""An exact rational as (numerator, denominator) in lowest terms, denominator > 0; several times faster than Fraction."""
+
+Way = tuple[str, Numbers, Ratio, Numbers, Ratio]
+"""A last operation: the operator, then the numbers that make its first operand and their value, then the second's."""
+
+LARGEST_TABLE = 4
+"""Subsets up to this size are tabulated (ours): 1,170 values of four distinct numbers, but 27,142 of five."""
+
+# Operator and whether the operands are swapped, for each of the results of `_results(first, second)`.
+_OPERATIONS = (("+", False), ("-", False), ("-", True), ("*", False), ("/", False), ("/", True))
+# With (target, value) for (first, second) the same six results are the partners that complete `value` to `target`:
+# by which operation, and whether the partner is its first operand.
+_COMPLETIONS = (("-", True), ("+", True), ("-", False), ("/", True), ("*", True), ("/", False))
 
 
 def solutions(nums: Sequence[int], target: int, rules: Rules | None = None) -> tuple[Tree, ...]:
     """Every canonical form that reaches `target` under `rules`, sorted by its text."""
     rules = rules or Rules()
     numbers = tuple(sorted(nums))
-    found = _forms(numbers, target, rules)
+    search = _Search(rules, min(len(numbers) - 2, LARGEST_TABLE))
+    found = set(search.forms(numbers, (target, 1)))
     if rules.use == "any":
         for size in range(1, len(numbers)):
             for subset in set(combinations(numbers, size)):
-                found = found | _forms(subset, target, rules)
+                found.update(search.forms(subset, (target, 1)))
     return tuple(sorted(found, key=form_text))
 
 
 def everything(nums: Sequence[int], rules: Rules | None = None) -> dict[Value, frozenset[Tree]]:
     """Every value that `nums`, all used, can make, with its canonical forms; meant for up to four numbers."""
-    return _table.__wrapped__(tuple(sorted(nums)), rules or Rules())
+    return {value: frozenset(forms) for value, forms in everything_by_value(nums, rules)}
 
 
-@lru_cache(maxsize=20_000)
-def _table(numbers: Numbers, rules: Rules) -> dict[Value, frozenset[Tree]]:
-    """Everything `numbers`, all used, can make: value → canonical forms."""
-    if len(numbers) == 1:
-        return {numbers[0]: frozenset(numbers)}
-    table: dict[Value, set[Tree]] = {}
-    for first, second in _splits(numbers):
-        for (left, left_forms), (right, right_forms) in product(
-            _table(first, rules).items(), _table(second, rules).items()
-        ):
-            for operator, a, b, a_forms, b_forms in (
-                ("+", left, right, left_forms, right_forms),
-                ("*", left, right, left_forms, right_forms),
-                ("-", left, right, left_forms, right_forms),
-                ("-", right, left, right_forms, left_forms),
-                ("/", left, right, left_forms, right_forms),
-                ("/", right, left, right_forms, left_forms),
-            ):
-                value = combine(operator, a, b)
-                if value is not None and rules.admit(value):
-                    table.setdefault(value, set()).update(
-                        canonical_node(operator, pair) for pair in product(a_forms, b_forms)
+def everything_by_value(nums: Sequence[int], rules: Rules | None = None) -> Iterator[tuple[Value, set[Tree]]]:
+    """Every value that `nums`, all used, can make, and its canonical forms, which only the caller keeps."""
+    numbers = tuple(sorted(nums))
+    search = _Search(rules or Rules(), len(numbers))
+    for value in search.table(numbers):
+        yield _value(value), search.made(numbers, value)
+
+
+class _Search:
+    """What subsets of one problem's numbers can make. It goes when the problem is solved, and its memory with it."""
+
+    def __init__(self, rules: Rules, table_size: int) -> None:
+        self.rules = rules
+        self.unrestricted = not rules.integers_only and rules.minimum is None and rules.max_value is None
+        self.table_size = max(1, table_size)
+        self._tables: dict[Numbers, dict[Ratio, list[Way]]] = {}
+        self._forms: dict[tuple[Numbers, Ratio], set[Tree]] = {}
+
+    def admit(self, value: Ratio) -> bool:
+        """Whether an operation may give `value`."""
+        return self.unrestricted or self.rules.admit(_value(value))
+
+    def table(self, numbers: Numbers) -> dict[Ratio, list[Way]]:
+        """Every value that `numbers`, all used, can make: value → its ways; a number at hand has none."""
+        table = self._tables.get(numbers)
+        if table is None:
+            table = self._tables[numbers] = {(numbers[0], 1): []} if len(numbers) == 1 else self._tabulate(numbers)
+        return table
+
+    def _tabulate(self, numbers: Numbers) -> dict[Ratio, list[Way]]:
+        table: dict[Ratio, list[Way]] = {}
+        refused: set[Ratio] = set()
+        for larger, smaller in _splits(numbers):
+            for first, second in product(self.table(larger), self.table(smaller)):
+                for (operator, swapped), value in zip(_OPERATIONS, _results(first, second), strict=True):
+                    if value is None or value in refused:
+                        continue
+                    ways = table.get(value)
+                    if ways is None:
+                        if not self.admit(value):
+                            refused.add(value)
+                            continue
+                        ways = table[value] = []
+                    ways.append(
+                        (operator, smaller, second, larger, first)
+                        if swapped
+                        else (operator, larger, first, smaller, second)
                     )
-    return {value: frozenset(forms) for value, forms in table.items()}
+        return table
+
+    def ways(self, numbers: Numbers, target: Ratio) -> Iterable[Way]:
+        """Every last operation by which `numbers`, all used, make `target`."""
+        if len(numbers) <= self.table_size or numbers in self._tables:
+            return self.table(numbers).get(target, ())
+        return self._completed(numbers, target) if self.admit(target) else ()
+
+    def _completed(self, numbers: Numbers, target: Ratio) -> Iterator[Way]:
+        for larger, smaller in _splits(numbers):
+            known = self.table(larger) if len(larger) <= self.table_size else None
+            for value in self.table(smaller):
+                if value[0] == 0:
+                    # v ± 0 and 0 − v are found by the partner's value; 0 × v and 0 ÷ v only where every v will do.
+                    yield from self._completed_by_zero(larger, smaller, value, target)
+                    continue
+                for (operator, partner_first), partner in zip(_COMPLETIONS, _results(target, value), strict=True):
+                    if partner is not None and (known is None or partner in known):
+                        if partner_first:
+                            yield operator, larger, partner, smaller, value
+                        else:
+                            yield operator, smaller, value, larger, partner
+
+    def _completed_by_zero(self, larger: Numbers, smaller: Numbers, zero: Ratio, target: Ratio) -> Iterator[Way]:
+        negative = (-target[0], target[1])
+        yield "+", larger, target, smaller, zero
+        yield "-", larger, target, smaller, zero
+        yield "-", smaller, zero, larger, negative
+        if target == zero:
+            for partner in self.table(larger):
+                yield "*", smaller, zero, larger, partner
+                if partner != zero:
+                    yield "/", smaller, zero, larger, partner
+
+    def forms(self, numbers: Numbers, value: Ratio) -> set[Tree]:
+        """Canonical forms over all of `numbers` that make `value`."""
+        key = (numbers, value)
+        found = self._forms.get(key)
+        if found is None:
+            found = self._forms[key] = self.made(numbers, value)
+        return found
+
+    def made(self, numbers: Numbers, value: Ratio) -> set[Tree]:
+        """As `forms`, which it does not remember."""
+        if len(numbers) == 1:
+            return {numbers[0]} if value == (numbers[0], 1) else set()
+        return {
+            canonical_node(operator, pair)
+            for operator, first, first_value, second, second_value in self.ways(numbers, value)
+            for pair in product(self.forms(first, first_value), self.forms(second, second_value))
+        }
 
 
-@lru_cache(maxsize=200_000)
-def _forms(numbers: Numbers, target: Value, rules: Rules) -> frozenset[Tree]:
-    """Canonical forms over all of `numbers` that make `target`."""
-    if len(numbers) <= TABLE_SIZE:
-        return _table(numbers, rules).get(target, frozenset())
-    if not rules.admit(target):
-        return frozenset()
-    found: set[Tree] = set()
-    for larger, smaller in _splits(numbers):
-        for value, forms in _table(smaller, rules).items():
-            for operator, needed, first in _needed(target, value):
-                for partner in _forms(larger, needed, rules):
-                    found.update(
-                        canonical_node(operator, (form, partner) if first else (partner, form)) for form in forms
-                    )
-            if target == 0 and value == 0:
-                # 0 × anything and 0 ÷ anything: no single partner value answers, so the partner's table is walked
-                for partner_value, partners in _table(larger, rules).items():
-                    for partner, form in product(partners, forms):
-                        found.add(canonical_node("*", (form, partner)))
-                        if partner_value != 0:
-                            found.add(canonical_node("/", (form, partner)))
-    return frozenset(found)
+def _results(first: Ratio, second: Ratio) -> tuple[Ratio | None, ...]:
+    """Sum, both differences, product, both quotients; None for a division by zero."""
+    a, b = first
+    c, d = second
+    left, right, below = a * d, c * b, b * d
+    difference = _ratio(left - right, below)
+    return (
+        _ratio(left + right, below),
+        difference,
+        (-difference[0], difference[1]),
+        _ratio(a * c, below),
+        _ratio(left, right) if c else None,
+        _ratio(right, left) if a else None,
+    )
 
 
-def _needed(target: Value, value: Value) -> Iterator[tuple[str, Value, bool]]:
-    """Partner values that complete `value` to `target`: (operator, partner, whether `value` is the first operand)."""
-    yield "+", _exact(target - value), False
-    yield "-", _exact(value - target), True
-    yield "-", _exact(target + value), False
-    if value != 0:
-        yield "*", _exact(Fraction(target) / value), False
-        yield "/", _exact(Fraction(target) * value), False
-        if target != 0:
-            yield "/", _exact(Fraction(value) / target), True
+def _ratio(above: int, below: int) -> Ratio:
+    common = gcd(above, below) if below > 0 else -gcd(above, below)
+    return above // common, below // common
 
 
-def _exact(value: Value) -> Value:
-    return value if isinstance(value, int) else simplest(value)
+def _value(ratio: Ratio) -> Value:
+    return ratio[0] if ratio[1] == 1 else Fraction(*ratio)
 
 
 def _splits(numbers: Numbers) -> list[tuple[Numbers, Numbers]]:
@@ -120,17 +194,23 @@ def written_menu(forms: Sequence[Tree]) -> frozenset[str]:
 
     + and × commute, so any of their operands can stand first, whatever the rules of play.
     """
-    return frozenset(family for form in forms for family in _written(form))
+    menu: set[str] = set()
+    seen: set[Tree] = set()
+    for form in forms:
+        _written(form, menu, seen)
+    return frozenset(menu)
 
 
-@lru_cache(maxsize=200_000)
-def _written(form: Tree) -> frozenset[str]:
-    if isinstance(form, int):
-        return frozenset()
+def _written(form: Tree, menu: set[str], seen: set[Tree]) -> None:
+    if isinstance(form, int) or form in seen:
+        return
+    seen.add(form)
     operator, children = form
-    first = children if operator in "+*" else children[:1]
-    families = {f"{child}{operator}" for child in first if isinstance(child, int)}
-    return frozenset(families.union(*(_written(child) for child in first)))
+    for child in children if operator in "+*" else children[:1]:
+        if isinstance(child, int):
+            menu.add(f"{child}{operator}")
+        else:
+            _written(child, menu, seen)
 
 
 def canonical_menu(forms: Sequence[Tree]) -> frozenset[str]:
@@ -149,17 +229,19 @@ def steps_menu(forms: Sequence[Tree], rules: Rules | None = None) -> frozenset[s
     """Families of possible *first steps*: operations of a solution whose both operands are given numbers."""
     rules = rules or Rules()
     menu: set[str] = set()
+    seen: set[Tree] = set()
     for form in forms:
-        _first_steps(form, rules, menu)
+        _first_steps(form, rules, menu, seen)
     return frozenset(menu)
 
 
-def _first_steps(form: Tree, rules: Rules, menu: set[str]) -> None:
-    if isinstance(form, int):
+def _first_steps(form: Tree, rules: Rules, menu: set[str], seen: set[Tree]) -> None:
+    if isinstance(form, int) or form in seen:
         return
+    seen.add(form)
     operator, children = form
     for child in children:
-        _first_steps(child, rules, menu)
+        _first_steps(child, rules, menu, seen)
     values = [value_of(child) for child in children]
     for i, j in combinations(range(len(children)), 2):
         left, right = children[i], children[j]

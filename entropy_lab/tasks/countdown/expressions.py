@@ -189,7 +189,7 @@ def _order(tree: Tree) -> tuple[bool, int, str]:
     return (False, tree, "") if isinstance(tree, int) else (True, 0, form_text(tree))
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=20_000)
 def form_text(tree: Tree) -> str:
     """A tree as text, every compound operand in brackets: `7+(3*5)`."""
     if isinstance(tree, int):
