@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import cast
 
 from entropy_lab.errors import InputError
+from entropy_lab.tasks.countdown.layouts import is_countdown
 from entropy_lab.tasks.problem_files import first_row, is_hub_name, is_problem_file
 from entropy_lab.tasks.protocol import Task
 
@@ -22,8 +23,8 @@ def load_task(name: str) -> Task:
     """Return the task called `name`.
 
     Forms: `countdown` (the embedded problems); a .jsonl or .parquet file, or a hub set (Countdown if its first row
-    holds `nums` and `target`, else mathematics); `path/to/file.py:Name`, a class without required arguments or an
-    object that has a `name` and the methods of `Task`. The last runs the user's file.
+    holds `nums` and `target`, or a trainer's ground truth of them, else mathematics); `path/to/file.py:Name`, a class
+    without required arguments or an object that has a `name` and the methods of `Task`. The last runs the user's file.
     Raises InputError for anything else, naming what is accepted.
     """
     if name == "countdown":
@@ -47,12 +48,10 @@ def load_task(name: str) -> Task:
 
 def _problem_set(name: str) -> Task:
     _, row = first_row(name)
-    if "nums" in row and "target" in row:
-        if not is_problem_file(name):
-            raise InputError(f"{name}: Countdown problems are read from a file; save the set as .jsonl or .parquet.")
+    if is_countdown(row):
         from entropy_lab.tasks.countdown.task import Countdown
 
-        return Countdown.from_file(Path(name))
+        return Countdown.from_file(name)
     from entropy_lab.tasks.mathematics import Mathematics
 
     return Mathematics(name)

@@ -1,6 +1,12 @@
 import json
+import sys
+import time
+import types
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from entropy_lab.errors import InputError
@@ -49,6 +55,79 @@ def test_files_are_told_apart_by_their_fields(tmp_path):
     mathematics = load_task(str(MATH / "olympiadbench.jsonl"))
     assert mathematics.name == "math"
     assert len(mathematics.problems()) == 5
+
+
+def trainer_row(**truth):
+    return {
+        "data_source": "countdown",
+        "prompt": [{"role": "user", "content": "Make an equation."}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {"split": "train", "index": 0},
+    }
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"target": 22, "nums": [3, 5, 7]},
+        trainer_row(target=22, numbers=[3, 5, 7]),
+        trainer_row(target=22, nums=[3, 5, 7]),
+        {**trainer_row(target=22, numbers=[3, 5, 7]), "target": 22, "nums": [3, 5, 7]},
+    ],
+)
+def test_published_countdown_layouts_are_read_as_they_are(tmp_path, ending, row):
+    path = tmp_path / f"set.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist([row, row]), path)
+    else:
+        path.write_text(f"{json.dumps(row)}\n{json.dumps(row)}\n")
+    task = load_task(str(path))
+    (problem,) = task.problems()  # equal rows are one problem
+    assert (problem.id, task.name, type(task).__name__) == ("22<3,5,7", "set", "Countdown")
+    assert task.grade(problem, "<answer>3*5+7</answer>").correct is True
+    (message,) = task.messages(problem)
+    assert "exactly once" in message["content"]
+
+
+def test_a_trainers_row_of_mathematics_stays_mathematics(tmp_path):
+    row = {**trainer_row(), "reward_model": {"ground_truth": "72"}}
+    path = tmp_path / "set.jsonl"
+    path.write_text(json.dumps(row))
+    assert load_task(str(path)).name == "math"
+
+
+def test_countdown_sets_of_the_hub_are_read(monkeypatch):
+    module = types.ModuleType("datasets")
+    module.load_dataset = lambda repository, config: {"train": [{"target": 22, "nums": [3, 5, 7]}]}
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    task = load_task("someone/Countdown-3to4@train")
+    assert task.name == "Countdown-3to4"
+    assert task.problems()[0].id == "22<3,5,7"
+
+
+@pytest.mark.parametrize(
+    ("truth", "words"),
+    [
+        ({"target": 22, "numbers": ["3", "5"]}, "`reward_model.ground_truth.numbers` holds '3'"),
+        ({"target": 22, "numbers": [3.0, 5.0]}, "`reward_model.ground_truth.numbers` holds 3.0"),
+        ({"target": "22", "numbers": [3, 5]}, "`reward_model.ground_truth.target` holds '22'"),
+        ({"target": 22, "numbers": {"a": 3}}, "must be a list"),
+        ({"target": 22, "numbers": [3, 10**5000]}, "more than 18 digits"),
+        ({"target": 22, "numbers": None}, "is None"),
+    ],
+)
+def test_wrong_ground_truths_are_named(tmp_path, truth, words):
+    path = tmp_path / "set.jsonl"
+    sys.set_int_max_str_digits(10_000)
+    try:
+        path.write_text(json.dumps(trainer_row(target=8, numbers=[3, 5])) + "\n" + json.dumps(trainer_row(**truth)))
+        with pytest.raises(InputError, match=r"set\.jsonl:2") as caught:
+            load_task(str(path))
+    finally:
+        sys.set_int_max_str_digits(4300)
+    assert words in str(caught.value)
 
 
 def test_own_class_and_own_object(own):
@@ -109,3 +188,15 @@ def test_unknown_names_say_what_is_accepted(name, words):
     with pytest.raises(InputError) as caught:
         load_task(name)
     assert words in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_set_of_half_a_million_problems_loads_in_seconds(tmp_path):
+    """The published set has 490,364 rows."""
+    rng = np.random.default_rng(0)
+    flat = pa.array(rng.integers(1, 100, 4 * 490_364))
+    nums = pa.FixedSizeListArray.from_arrays(flat, 4).cast(pa.list_(pa.int64()))
+    pq.write_table(pa.table({"target": rng.integers(10, 101, 490_364), "nums": nums}), tmp_path / "set.parquet")
+    began = time.process_time()
+    assert len(load_task(str(tmp_path / "set.parquet")).problems()) > 480_000
+    assert time.process_time() - began < 20

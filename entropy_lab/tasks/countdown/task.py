@@ -13,17 +13,19 @@ from entropy_lab.tasks.countdown.answers import Format, find_answer, grade_answe
 from entropy_lab.tasks.countdown.entrances import first_calculation
 from entropy_lab.tasks.countdown.enumeration import solutions, steps_menu, written_menu
 from entropy_lab.tasks.countdown.expressions import canonical, form_text
+from entropy_lab.tasks.countdown.layouts import ACCEPTED, read_numbers
 from entropy_lab.tasks.countdown.rules import Rules, problem_key
-from entropy_lab.tasks.problem_files import read_rows
+from entropy_lab.tasks.problem_files import is_problem_file, read_rows
 from entropy_lab.tasks.protocol import Grade, Problem, Space
 
 LADDER_RULES = Rules(integers_only=True, minimum=0, max_value=225)
 """Rules of the embedded ladder: whole numbers that a number-level vocabulary can hold; 225 = 15 × 15 (ours)."""
 
-LARGEST_ENUMERATED = 5
-"""Problems of more numbers have no solution space here (ours): a hundred of six numbers would take minutes."""
+LARGEST_ENUMERATED = 6
+"""Problems of more numbers have no solution space here (ours): six numbers, the television game, are solved in a
+fraction of a second and have at most some ten thousands of forms; seven would take minutes and have millions."""
 
-_FORMATS = {
+FORMATS: dict[Format, str] = {
     "steps": (
         "Write the calculation as steps separated by commas, each on two numbers at hand with its result, "
         "for example <answer>3*5=15,15+7=22</answer>."
@@ -34,6 +36,10 @@ _FORMATS = {
         "for example <answer>3*5=15,15+7=22</answer>."
     ),
 }
+"""The sentence that asks for each answer format."""
+
+_PLAIN = Rules()
+_RULES = TypeAdapter(Rules)
 
 
 @dataclass(frozen=True)
@@ -52,26 +58,26 @@ class Countdown:
             return replace(cls.from_file(path), name="countdown")
 
     @classmethod
-    def from_file(cls, path: Path) -> "Countdown":
-        """Problems from a JSONL or Parquet file whose rows hold `nums` and `target`.
+    def from_file(cls, source: str | Path) -> "Countdown":
+        """Problems of a JSONL or Parquet file, or of a hub set, whose rows have one of the layouts of `layouts`.
 
         Rows may also hold `format` (expression, steps or auto; expression if absent) and `rules` (the fields of
-        `Rules`; the plain game if absent), the same in all of them.
+        `Rules`; the plain game if absent), the same in all of them. Of equal problems the first is kept.
 
         Raises:
             InputError: a row lacks a field, holds something else, or has another format or other rules.
         """
         problems: dict[str, Problem] = {}
         manner: tuple[Format, Rules] | None = None
-        for place, row in read_rows(path):
-            problem, found = _from_row(row, place), (_format(row, place), _rules(row, place))
+        for place, row in read_rows(source):
+            problem, found = countdown_problem(*read_numbers(row, place)), manner_of(row, place)
             manner = manner or found
             if found != manner:
                 raise InputError(f"{place}: `format` or `rules` differ from the rows before; split the file by them.")
             problems.setdefault(problem.id, problem)
         if manner is None:
-            raise InputError(f"{path} holds no problems: each row needs `nums` and `target`.")
-        return cls(tuple(problems.values()), *manner, name=path.stem)
+            raise InputError(f"{source} holds no problems: each row needs {ACCEPTED}.")
+        return cls(tuple(problems.values()), *manner, name=_short_name(source))
 
     def problems(self) -> Sequence[Problem]:
         """All problems, in file order."""
@@ -83,7 +89,7 @@ class Countdown:
         return [
             {
                 "role": "user",
-                "content": f"{request} {self.rules.sentences()} {_FORMATS[self.form]}\n\n{problem.question}\n",
+                "content": f"{request} {self.rules.sentences()} {FORMATS[self.form]}\n\n{problem.question}\n",
             }
         ]
 
@@ -125,33 +131,35 @@ def countdown_problem(nums: Sequence[int], target: int) -> Problem:
     )
 
 
+def _short_name(source: str | Path) -> str:
+    if is_problem_file(str(source)):
+        return Path(source).stem
+    return str(source).partition("@")[0].partition(":")[0].rpartition("/")[2]
+
+
+def manner_of(row: Mapping[str, Any], place: str) -> tuple[Format, Rules]:
+    """The answer format and the rules of play that a row states, or the defaults.
+
+    Raises:
+        InputError: `format` or `rules` hold something else.
+    """
+    return _format(row, place), _rules(row, place)
+
+
 def _format(row: Mapping[str, Any], place: str) -> Format:
     form = row.get("format") or "expression"
-    if form not in _FORMATS:
-        raise InputError(f"{place}: `format` is {form!r}; use one of {', '.join(_FORMATS)}.")
+    if form not in FORMATS:
+        raise InputError(f"{place}: `format` is {form!r}; use one of {', '.join(FORMATS)}.")
     return cast(Format, form)
 
 
 def _rules(row: Mapping[str, Any], place: str) -> Rules:
-    given = row.get("rules") or {}
+    given = row.get("rules")
+    if not given:
+        return _PLAIN
     try:
-        rules = TypeAdapter(Rules).validate_python(given)
+        return _RULES.validate_python(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "rules"
         raise InputError(f"{place}: `rules.{name}`: {first['msg']} (found {first['input']!r}).") from error
-    return rules
-
-
-def _from_row(row: Mapping[str, Any], place: str) -> Problem:
-    nums, target = row.get("nums"), row.get("target")
-    if nums is None or isinstance(nums, str) or not hasattr(nums, "__len__") or not 1 <= len(nums) <= 8:
-        raise InputError(f"{place}: `nums` is {nums!r}; it must be a list of 1 to 8 whole numbers.")
-    whole = [_whole("nums", number, place) for number in nums]
-    return countdown_problem(whole, _whole("target", target, place))
-
-
-def _whole(name: str, value: object, place: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"{place}: `{name}` holds {value!r}; only whole numbers from 0 up are accepted.")
-    return value

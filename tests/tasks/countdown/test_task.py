@@ -3,6 +3,7 @@ import json
 import pytest
 
 from entropy_lab.errors import InputError
+from entropy_lab.tasks.countdown.expressions import entrance, leaves, parse, value_of
 from entropy_lab.tasks.countdown.rules import Rules
 from entropy_lab.tasks.countdown.task import LADDER_RULES, Countdown
 
@@ -66,3 +67,15 @@ def test_wrong_rows_are_named(tmp_path, row, told):
 def test_rows_of_different_rules_do_not_mix(tmp_path):
     with pytest.raises(InputError, match=r"mine\.jsonl:2"):
         load(tmp_path, {"nums": [3, 5], "target": 8}, {"nums": [3, 5], "target": 15, "format": "steps"})
+
+
+def test_problems_of_six_numbers_have_a_space_and_larger_ones_none(tmp_path):
+    nums = [1, 3, 7, 10, 25, 50]
+    task = load(tmp_path, {"nums": nums, "target": 765}, {"nums": [1] * 7, "target": 5})
+    six, seven = task.problems()
+    space = task.space(six)
+    trees = [parse(form) for form in space.solutions]
+    assert trees
+    assert all(sorted(leaves(tree)) == nums and value_of(tree) == 765 for tree in trees)
+    assert {entrance(tree) for tree in trees} < space.menu
+    assert task.space(seven) is None
