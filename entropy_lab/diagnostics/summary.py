@@ -14,6 +14,7 @@ from entropy_lab.diagnostics.columns import Column
 from entropy_lab.diagnostics.diversity import MARKERS
 from entropy_lab.diagnostics.entropy_curves import entropy_by_decile, entropy_by_position
 from entropy_lab.diagnostics.entropy_distribution import Distribution, entropy_distribution
+from entropy_lab.diagnostics.first_calculation import first_calculation_columns
 from entropy_lab.diagnostics.intervals import Band
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.diagnostics.pass_at_k import refuse_greedy
@@ -61,6 +62,7 @@ def summarise(
     *,
     correct_N: NDArray[np.floating] | None = None,
     answers: Sequence[str | None] | None = None,
+    first_calculations: Sequence[str | None] | None = None,
     texts: Sequence[str | None] | None = None,
     finish_reasons: Sequence[str] | None = None,
     varentropies: Ragged | None = None,
@@ -79,10 +81,10 @@ def summarise(
     `problem_index_N` holds one label a trajectory (problem ids or integers, the same label for the same problem in
     every checkpoint). `entropies` and `varentropies` are aligned with the completions; `policy_mask` (flat, aligned
     with both) drops tokens the policy did not write. `correct_N` is 1, 0 or NaN where the grader failed; such samples
-    leave the problem's n. None as answer is no answer, None as text leaves that text out (texts are read in full:
-    about 30 s a million short ones). `lengths_N` (tokens) is needed only without entropies. `ks` default to the
-    powers of two ≤ n; problems with n < k are left out of pass@k with a note. `more` are a task's own columns, in the
-    order of the sorted labels.
+    leave the problem's n. None as answer is no answer, None as first calculation no calculation, None as text leaves
+    that text out (texts are read in full: about 30 s a million short ones). `lengths_N` (tokens) is needed only without
+    entropies. `ks` default to the powers of two ≤ n; problems with n < k are left out of pass@k with a note. `more` are
+    a task's own columns, in the order of the sorted labels.
 
     Raises InputError for arrays of other lengths, entropies that are not finite, an asked k above every n, or several
     samples a problem at temperature 0.
@@ -92,6 +94,7 @@ def summarise(
     for name, column in (
         ("correct_N", correct_N),
         ("answers", answers),
+        ("first_calculations", first_calculations),
         ("texts", texts),
         ("finish_reasons", finish_reasons),
         ("unused_mass_N", unused_mass_N),
@@ -130,6 +133,8 @@ def summarise(
             table += columns_of.majority_columns(answers, correct_N, problem_N, size, ks, truncation, seed)
     if answers is not None:
         table += columns_of.answer_columns(answers, problem_N, size)
+    if first_calculations is not None:
+        table += first_calculation_columns(first_calculations, problem_N, size, correct_N)
     if texts is not None:
         table += columns_of.text_columns(texts, problem_N, size, markers)
     table += more

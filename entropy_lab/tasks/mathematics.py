@@ -2,19 +2,20 @@ r"""The `math` task: questions with a gold answer, graded by mathematical equali
 
 Reads any set that `question_answer` knows (GSM8K, MATH500, AIME, AMC, Minerva, OlympiadBench, trainers' Parquet
 files). math-verify judges, in processes of their own; a text without \boxed{} is graded on the answer that math-verify
-finds near its end, and flagged `unboxed`.
+finds near its end, and flagged `unboxed`. Every grade carries the label of the text's first calculation.
 """
 
 import os
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.boxed import last_boxed, readable
+from entropy_lab.tasks.calculations import first_calculation
 from entropy_lab.tasks.grading_process import GradingPool, Reply
 from entropy_lab.tasks.problem_files import read_rows
 from entropy_lab.tasks.protocol import Grade, Problem
@@ -104,9 +105,14 @@ class Mathematics:
 
     def grade_many(self, pairs: Iterable[tuple[Problem, str]]) -> list[Grade]:
         """Grade many texts, on several processes where the machine has the cores."""
+        pairs = list(pairs)
         requests = [_request(problem, text) for problem, text in pairs]
         replies = iter(self._graders.ask_all([request for request in requests if not _too_long(request)]))
-        return [_long_box(request) if _too_long(request) else _grade(request, next(replies)) for request in requests]
+        grades = [_long_box(request) if _too_long(request) else _grade(request, next(replies)) for request in requests]
+        return [
+            replace(grade, first_calculation=first_calculation(text))
+            for grade, (_, text) in zip(grades, pairs, strict=True)
+        ]
 
     def close(self) -> None:
         """End the grading processes; grading again starts new ones."""

@@ -50,6 +50,7 @@ def measure(
     entropy, token_ids = rollouts.ragged("entropy"), rollouts.ragged("token_ids")
     policy_mask = rollouts.policy_mask()
     texts, reasons = rollouts.strings("text"), rollouts.strings("finish_reason")
+    firsts = rollouts.strings("first_calculation")
     graded = any(code is not None for code in rollouts.strings("code")) or not np.isnan(rollouts.correct()).all()
     summary = summarise(
         name,
@@ -57,6 +58,7 @@ def measure(
         entropy,
         correct_N=rollouts.correct() if graded else None,
         answers=rollouts.strings("answer") if graded else None,
+        first_calculations=firsts if graded or any(firsts) else None,
         texts=texts if any(texts) else None,
         finish_reasons=[str(reason) for reason in reasons] if all(reasons) else None,
         varentropies=rollouts.ragged("varentropy"),

@@ -254,3 +254,13 @@ def test_broken_row_names_file_and_line(tmp_path):
 def test_importing_the_task_loads_no_sympy():
     program = "import sys, entropy_lab.tasks.mathematics, entropy_lab.tasks.loading; print('sympy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
+
+
+def test_every_grade_carries_the_first_calculation(task):
+    """Whatever the verdict, be it of the grading process or without it, and in the order of the texts."""
+    problem = task.problems()[0]
+    texts = ["9 * 2 = 18 \\boxed{18}", "\\boxed{17}", "so 16-3=13", f"4+5 \\boxed{{{'1+' * 2000}1}}"]
+    grades = task.grade_many((problem, text) for text in texts)
+    assert [grade.first_calculation for grade in grades] == ["9*2", None, "16-3", "4+5"]
+    assert [grade.code for grade in grades][::3] == ["correct", "wrong-value"]
+    assert task.grade(problem, texts[2]).first_calculation == "16-3"
