@@ -50,7 +50,7 @@ def checkpoint(
     from entropy_lab.engines.protocol import Sampling
     from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
 
-    from .terminal import TerminalProgress
+    from .terminal import TerminalProgress, show
 
     plan = Plan(
         checkpoint=checkpoint,
@@ -67,7 +67,7 @@ def checkpoint(
         trust_remote_code=trust_remote_code,
         rule=_rule(decisions, decisions_at),
     )
-    _show(analyze_checkpoint(plan, out, TerminalProgress()), json)
+    show(analyze_checkpoint(plan, out, TerminalProgress()), json)
 
 
 @app.command()
@@ -90,11 +90,11 @@ def rollouts(
     from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
     from entropy_lab.workflows.outcome import Reading
 
-    from .terminal import TerminalProgress
+    from .terminal import TerminalProgress, show
 
     reading = Reading(_ks(k), _rule(decisions, decisions_at), seed, mask_unused)
     progress = TerminalProgress()
-    _show(analyze_rollouts(source, checkpoint, task, reading, out, progress, device, dtype, trust_remote_code), json)
+    show(analyze_rollouts(source, checkpoint, task, reading, out, progress, device, dtype, trust_remote_code), json)
 
 
 def _ks(text: str | None) -> tuple[int, ...] | None:
@@ -116,25 +116,3 @@ def _rule(kind: str, value: float | None) -> Any:
     if kind not in defaults:
         raise InputError(f"--decisions is {kind!r}; choose one of {', '.join(defaults)}.")
     return Rule(kind, defaults[kind] if value is None else value)  # type: ignore[arg-type]
-
-
-def _show(analysis: Any, json: bool) -> None:
-    """The summary for a person, or the metrics as one JSON document."""
-    from dataclasses import asdict
-
-    from .terminal import console, print_json
-
-    if json:
-        print_json(
-            {
-                "run": str(analysis.folder),
-                "report": str(analysis.report),
-                "metrics": [asdict(metric) for metric in analysis.metrics],
-            }
-        )
-        return
-    from entropy_lab.reports.terminal import summary
-
-    out = console()
-    out.print(summary(analysis.diagnosis))
-    out.print(f"report {analysis.report}", markup=False, soft_wrap=True)

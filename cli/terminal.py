@@ -1,9 +1,10 @@
-"""How the command line shows progress and results: on stderr, and only to a person at a terminal."""
+"""How the command line shows progress (on stderr, to a person at a terminal) and results (on stdout)."""
 
-import json
 import sys
+from dataclasses import asdict
+from json import dump
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -18,6 +19,9 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from entropy_lab.workflows.outcome import Analysis
 
 
 class _Rate(ProgressColumn):
@@ -81,7 +85,7 @@ class TerminalProgress:
 
 def print_json(content: Any) -> None:
     """The one JSON document of `--json`; strict, so a NaN raises instead of being printed."""
-    json.dump(content, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    dump(content, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 
@@ -89,3 +93,21 @@ def console() -> Console:
     """Standard output; 80 columns where its width is unknown."""
     out = Console(highlight=False)
     return out if out.is_terminal else Console(highlight=False, width=max(80, min(out.width, 120)))
+
+
+def show(analysis: "Analysis", json: bool) -> None:
+    """A finished analysis on stdout: the summary for a person, or run, report and metrics as one JSON document."""
+    if json:
+        print_json(document(analysis))
+        return
+    from entropy_lab.reports.terminal import summary
+
+    out = console()
+    out.print(summary(analysis.diagnosis))
+    out.print(f"report {analysis.report}", markup=False, soft_wrap=True)
+
+
+def document(analysis: "Analysis") -> dict[str, Any]:
+    """What `--json` prints of an analysis."""
+    metrics = [asdict(metric) for metric in analysis.metrics]
+    return {"run": str(analysis.folder), "report": str(analysis.report), "metrics": metrics}

@@ -1,13 +1,16 @@
 """What a report shows, as plain data: made by a workflow, read by figures, page and terminal summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entropy_lab.diagnostics.metric import Metric
+
+if TYPE_CHECKING:
+    from entropy_lab.reports.style import Drawing  # needs matplotlib, which a terminal summary does without
 
 Floats = NDArray[np.float64]
 
@@ -21,6 +24,12 @@ class Curve:
     low: Floats
     high: Floats
     n: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls) -> "Curve":
+        """The curve of what was not measured."""
+        none = np.zeros(0)
+        return cls(none, none, none, none, np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -101,15 +110,31 @@ class CheckpointDiagnosis:
     trajectory_count: int = 0
     """Trajectories measured, of which `trajectories` are shown; 0 where unknown."""
 
+    @classmethod
+    def of_metrics(
+        cls,
+        name: str,
+        metrics: Sequence[Metric],
+        problems: int = 0,
+        samples: int | None = None,
+        trajectory_count: int = 0,
+    ) -> "CheckpointDiagnosis":
+        """A checkpoint, or an arm of an experiment, of which only numbers are shown: no curves, no trajectories."""
+        nothing, histogram = Curve.empty(), (np.zeros(1), np.zeros(0, np.int64))
+        return cls(
+            name, tuple(metrics), nothing, nothing, histogram, nothing, (), (), problems, samples, trajectory_count
+        )
+
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A whole run: one or two checkpoints, and their paired differences (first minus second, named by the metric)."""
+    """A whole run: its checkpoints or arms, and their paired differences."""
 
     title: str
     task: str
     checkpoints: tuple[CheckpointDiagnosis, ...]
     differences: tuple[Metric, ...] = ()
+    """First minus second, named by the metric; `checkpoint` is "first - second", so there may be several pairs."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Seeds, effective sampling, versions, fingerprints: what `run.json` holds."""
     notes: tuple[str, ...] = ()
@@ -118,3 +143,5 @@ class Diagnosis:
     """The m of `entropy.early`: how many first tokens of a completion count as early."""
     confidence: float = 0.95
     """Level of every interval in `metrics`, `differences` and curves."""
+    drawings: tuple["Drawing", ...] = ()
+    """Figures of the command's own, shown before the standard ones and in place of one with the same name."""

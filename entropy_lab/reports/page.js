@@ -2,7 +2,7 @@
 (() => {
   const find = (id) => document.getElementById(id);
   const data = JSON.parse(find("data").textContent);
-  const PAGE = 25, OPEN_AT_FIRST = 2, SHOWN_CHARACTERS = 120;
+  const PAGE = 25, OPEN_AT_FIRST = 2, SHOWN_CHARACTERS = 120, COLOURS = 8;
 
   const make = (tag, className, text) => {
     const element = document.createElement(tag);
@@ -206,7 +206,7 @@
     const item = make("details", "trajectory");
     const summary = make("summary");
     const name = make("span");
-    if (data.checkpoints.length > 1) name.append(make("span", `key key-${row.c + 1}`));
+    if (data.checkpoints.length > 1) name.append(make("span", `key key-${(row.c % COLOURS) + 1}`));
     name.append(isolated(data.checkpoints[row.c]));
     const problem = make("span", "muted", "problem ");
     problem.append(isolated(text(row.p)), `, sample ${row.i}`);

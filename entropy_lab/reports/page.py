@@ -21,19 +21,21 @@ from markupsafe import Markup
 
 from entropy_lab.files import write_bytes
 from entropy_lab.reports.contents import Diagnosis, TokenView, TrajectoryView
-from entropy_lab.reports.figures import draw, inline_svg
-from entropy_lab.reports.selection import decision_rows, headline_rows, metric_groups, metric_rows
+from entropy_lab.reports.figures import draw
+from entropy_lab.reports.names import metric_name
+from entropy_lab.reports.selection import decision_rows, headline_rows, is_pair, metric_groups, metric_rows, pair_rows
+from entropy_lab.reports.sentences import sentence
+from entropy_lab.reports.style import SERIES, inline_svg
 from entropy_lab.reports.visible import label, short_name, visible
 from entropy_lab.reports.wording import (
     ABSENT,
     difference_words,
     finite,
-    metric_name,
+    is_clear,
     number,
     parts,
     percent,
     scope,
-    sentence,
     spoken_unit,
 )
 
@@ -176,7 +178,10 @@ def page(diagnosis: Diagnosis) -> str:
         ],
         decisions=decision_rows(diagnosis, _DECISION_TOKENS),
         groups=metric_groups(metric_rows(diagnosis)),
-        compared=bool(diagnosis.differences),
+        compared=is_pair(diagnosis),
+        pairs=pair_rows(diagnosis),
+        clear=is_clear,
+        colours=len(SERIES),
         level=percent(diagnosis.confidence),
         trajectories=bool(views),
         reasons=[label(reason, 24) for reason in reasons],

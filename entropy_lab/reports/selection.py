@@ -5,12 +5,16 @@ from dataclasses import dataclass
 
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.reports.contents import DecisionToken, Diagnosis
-from entropy_lab.reports.wording import by_name, has_interval, headline_names
+from entropy_lab.reports.names import headline_names
+from entropy_lab.reports.wording import by_name, has_interval
 
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric across the checkpoints, in their order, and the paired difference; None where it was not measured."""
+    """One metric across the checkpoints, in their order; None where it was not measured.
+
+    `difference` is the paired one of two checkpoints; what more of them differ by is in `pair_rows`.
+    """
 
     name: str
     unit: str
@@ -30,10 +34,34 @@ class MetricRow:
         return tuple(dict.fromkeys(metric.note for metric in metrics if metric is not None and metric.note))
 
 
+@dataclass(frozen=True)
+class PairRow:
+    """The paired differences of one metric, whichever checkpoints they compare, in the order of the diagnosis."""
+
+    name: str
+    differences: tuple[Metric, ...]
+
+
+def is_pair(diagnosis: Diagnosis) -> bool:
+    """Whether all differences are those of the two checkpoints shown, so that they fit beside them in one row."""
+    return len(diagnosis.checkpoints) == 2 and len({metric.checkpoint for metric in diagnosis.differences}) == 1
+
+
+def pair_rows(diagnosis: Diagnosis) -> tuple[PairRow, ...]:
+    """The differences that have no place beside their checkpoints, by metric: those a report leads with first."""
+    if is_pair(diagnosis):
+        return ()
+    known: dict[str, list[Metric]] = {}
+    for metric in diagnosis.differences:
+        known.setdefault(metric.metric, []).append(metric)
+    names = dict.fromkeys((*headline_names(diagnosis.differences), *known))
+    return tuple(PairRow(name, tuple(known[name])) for name in names)
+
+
 def metric_rows(diagnosis: Diagnosis) -> tuple[MetricRow, ...]:
     """Every metric of the diagnosis, in order of first appearance."""
     columns = [by_name(checkpoint.metrics) for checkpoint in diagnosis.checkpoints]
-    differences = by_name(diagnosis.differences)
+    differences = by_name(diagnosis.differences if is_pair(diagnosis) else ())
     units = {name: metric.unit for column in (differences, *reversed(columns)) for name, metric in column.items()}
     names = dict.fromkeys(name for column in (*columns, differences) for name in column)
     return tuple(

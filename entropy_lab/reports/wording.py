@@ -1,32 +1,20 @@
-"""Numbers and sentences: how a metric is written, and what a diagnosis says in plain words, never beyond its numbers.
+"""How a number is written: a value, its interval, a difference in words.
 
 A number has three significant digits; a value with its interval has no more decimals than the interval can bear. A
 difference whose interval holds zero is called "no clear difference", whatever its value.
 """
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from entropy_lab.diagnostics.metric import Metric
-from entropy_lab.reports.contents import CheckpointDiagnosis, Diagnosis
-from entropy_lab.reports.visible import short_name
+from entropy_lab.reports.contents import CheckpointDiagnosis
 
 ABSENT = "—"
 _MINUS, _TIMES = "\u2212", "\u00d7"
 _MOST_DECIMALS = 6
-_PASS = re.compile(r"pass@(\d+)")
-_NAME_LIMIT = 60
 _SPOKEN_UNITS = {"nats", "tokens"}
-_NAMES = {
-    "entropy.problem_mean": "problem-mean entropy",
-    "entropy.token_mean": "token-mean entropy",
-    "entropy.first_calculation": "first-calculation entropy",
-    "coverage.family": "family coverage",
-    "coverage.solution": "solution coverage",
-    "sampling.truncation_rate": "truncation rate",
-}
 
 
 def finite(value: float | None) -> float | None:
@@ -99,28 +87,6 @@ def with_interval(metric: Metric) -> str:
     return " ".join(part for part in parts(metric) if part != ABSENT) + spoken_unit(metric.unit)
 
 
-def metric_name(name: str, early_tokens: int) -> str:
-    """What a dotted metric name is called in a sentence; an unknown one is its own name."""
-    if name == "entropy.early":
-        return f"first-{early_tokens}-token entropy"
-    return _NAMES.get(name, name)
-
-
-def headline_names(metrics: Iterable[Metric]) -> tuple[str, ...]:
-    """The metrics a report leads with, in reading order: those known here that have an interval and an n."""
-    present = {metric.metric for metric in metrics if has_interval(metric)}
-    ks = sorted(int(match.group(1)) for name in present if (match := _PASS.fullmatch(name)))
-    passes = [f"pass@{k}" for k in dict.fromkeys((ks[0], ks[-1]))] if ks else []
-    order = (
-        *passes,
-        "entropy.problem_mean",
-        "entropy.early",
-        *(name for name in _NAMES if name.startswith("coverage")),
-    )
-    rest = ("entropy.first_calculation", "sampling.truncation_rate")
-    return tuple(name for name in (*order, *rest) if name in present)
-
-
 def by_name(metrics: Iterable[Metric]) -> dict[str, Metric]:
     """The metrics under their names."""
     return {metric.metric: metric for metric in metrics}
@@ -130,42 +96,19 @@ def scope(checkpoint: CheckpointDiagnosis) -> str:
     """How much was measured: `100 problems × 16 samples`, or as much of it as is known."""
     if not checkpoint.problems:
         return ""
-    problems = _problems(checkpoint.problems)
+    problems = count_of_problems(checkpoint.problems)
     return f"{problems} {_TIMES} {checkpoint.samples:,} samples" if checkpoint.samples else problems
 
 
-def _problems(count: int) -> str:
+def count_of_problems(count: int) -> str:
+    """`1 problem`, `1,000 problems`."""
     return f"{count:,} problem{'s' * (count != 1)}"
 
 
-def _own_n(metric: Metric, problems: int) -> str:
-    return "" if metric.n == problems else f" (n = {metric.n:,})"
-
-
-def _spoken(metrics: Iterable[Metric]) -> list[list[Metric]]:
-    """The metrics a sentence names, in groups that belong together; the rest are for the cards and the table."""
-    known = by_name(metrics)
-    names = headline_names(known.values())
-    groups = (
-        [name for name in names if _PASS.fullmatch(name)],
-        [name for name in names if name in ("entropy.problem_mean", "entropy.early")],
-        [name for name in names if name == "coverage.family"],
-    )
-    return [[known[name] for name in group] for group in groups if group]
-
-
-def _alone(checkpoint: CheckpointDiagnosis, task: str, early_tokens: int) -> str:
-    measured = scope(checkpoint)
-    place = f"{short_name(checkpoint.name, _NAME_LIMIT)} on {short_name(task, _NAME_LIMIT)}"
-    place += f", {measured}" if measured else ""
-    groups = _spoken(checkpoint.metrics)
-    clauses = [[_value_clause(metric, checkpoint.problems, early_tokens) for metric in group] for group in groups]
-    said = "; ".join(" and ".join(group) for group in clauses)
-    return f"{place}: {said or 'no number with an interval was measured'}."
-
-
-def _value_clause(metric: Metric, problems: int, early_tokens: int) -> str:
-    return f"{metric_name(metric.metric, early_tokens)} is {with_interval(metric)}{_own_n(metric, problems)}"
+def is_clear(metric: Metric) -> bool:
+    """Whether a difference has an interval, and zero lies outside."""
+    numbers = _numbers(metric)
+    return numbers is not None and (numbers[1] > 0 or numbers[2] < 0)
 
 
 def difference_words(metric: Metric) -> str:
@@ -179,27 +122,3 @@ def difference_words(metric: Metric) -> str:
     if high < 0:
         return f"lower by {with_interval(replace(metric, value=-value, low=-high, high=-low))}"
     return f"no clear difference ({with_interval(metric)})"
-
-
-def _paired(diagnosis: Diagnosis, groups: list[list[Metric]]) -> str:
-    first, second = (short_name(checkpoint.name, _NAME_LIMIT) for checkpoint in diagnosis.checkpoints)
-    metrics = [metric for group in groups for metric in group]
-    problems = max(metric.n for metric in metrics)
-    clauses = [
-        f"{metric_name(metric.metric, diagnosis.early_tokens)} {difference_words(metric)}{_own_n(metric, problems)}"
-        for metric in metrics
-    ]
-    place = f"{first} compared with {second} on {short_name(diagnosis.task, _NAME_LIMIT)}"
-    return f"{place}, paired on {_problems(problems)}: {'; '.join(clauses)}."
-
-
-def sentence(diagnosis: Diagnosis) -> str:
-    """What was measured, in plain words: the main numbers of each checkpoint, or the paired differences of two.
-
-    Only metrics with a value, an interval and an n take part; where there are none, it says that.
-    """
-    groups = _spoken(diagnosis.differences)
-    if len(diagnosis.checkpoints) == 2 and groups:
-        return _paired(diagnosis, groups)
-    alone = [_alone(checkpoint, diagnosis.task, diagnosis.early_tokens) for checkpoint in diagnosis.checkpoints]
-    return " ".join(alone) or "Nothing was measured."

@@ -22,6 +22,8 @@ from entropy_lab.texts import token_texts
 from entropy_lab.workflows.diagnosis import Measured, decision_metrics, decision_tokens, diagnosis_of, measure, opening
 from entropy_lab.workflows.shown import ALTERNATIVES, agreement, choose, score_rows, views
 
+_DIFFERENCE = "difference."
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -48,6 +50,37 @@ class Analysis:
     def report(self) -> Path:
         """The HTML page."""
         return self.folder / "report.html"
+
+
+def publish(
+    run: Run,
+    diagnosis: Diagnosis,
+    problem_ids: Sequence[str],
+    per_problem: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    progress: Progress,
+) -> Analysis:
+    """Write every file of the run directory, the page last, and tell what was found.
+
+    `metrics.json` holds the metrics of all checkpoints, then the differences as `difference.<metric>`. `per_problem`
+    maps checkpoint → metric → values in the order of `problem_ids`, NaN where a problem has none.
+    """
+    metrics = (
+        *(metric for one in diagnosis.checkpoints for metric in one.metrics),
+        *(replace(row, metric=_stored_name(row.metric)) for row in diagnosis.differences),
+    )
+    run.write_metrics(metrics)
+    run.write_problems(problem_ids, per_problem)
+    with progress.stage("figures and report", 2, "file") as stage:
+        write_figures(diagnosis, run.folder / "figures")
+        stage.advance()
+        write_page(diagnosis, run.folder / "report.html")
+        stage.advance()
+    return Analysis(run.folder, metrics, diagnosis)
+
+
+def _stored_name(difference: str) -> str:
+    """The crossing of two curves is a number of the pair, and no difference."""
+    return difference if difference.startswith("crossing.") else f"{_DIFFERENCE}{difference}"
 
 
 def conclude(
@@ -125,29 +158,21 @@ def _write(
     reading: Reading,
     progress: Progress,
 ) -> Analysis:
-    """Differences, then every file of the run directory, the page last."""
+    """Differences, then every file of the run directory."""
     differences: tuple[Metric, ...] = ()
     if len(measured) == 2:
         differences = compare(measured[0].summary, measured[1].summary, seed=reading.seed)
-    metrics = (*(metric for one in diagnoses for metric in one.metrics), *differences)
-    problem_ids = sorted({str(problem) for one in measured for problem in one.summary.problems})
-    run.write_metrics(metrics)
-    run.write_problems(problem_ids, {one.name: _aligned(one, problem_ids) for one in measured})
     run.note(analysis=asdict(reading))
     diagnosis = Diagnosis(
         title=" against ".join(one.name for one in measured),
         task=task,
         checkpoints=tuple(diagnoses),
-        differences=tuple(replace(row, metric=row.metric.removeprefix("difference.")) for row in differences),
+        differences=tuple(replace(row, metric=row.metric.removeprefix(_DIFFERENCE)) for row in differences),
         settings=run.record,
         notes=(*_unscored(measured), *_notes(diagnoses)),
     )
-    with progress.stage("figures and report", 2, "file") as stage:
-        write_figures(diagnosis, run.folder / "figures")
-        stage.advance()
-        write_page(diagnosis, run.folder / "report.html")
-        stage.advance()
-    return Analysis(run.folder, metrics, diagnosis)
+    problem_ids = sorted({str(problem) for one in measured for problem in one.summary.problems})
+    return publish(run, diagnosis, problem_ids, {one.name: _aligned(one, problem_ids) for one in measured}, progress)
 
 
 def _aligned(measured: Measured, problem_ids: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -36,6 +36,7 @@ def test_analyze_checkpoint_leaves_a_complete_run(tmp_path):
     folder = tmp_path / printed["run"]
     assert folder.name.startswith("analyze-")
     assert json.loads((folder / "metrics.json").read_text()) == printed["metrics"]
+    assert printed["report"] == str(Path(printed["run"]) / "report.html")
     names = {(row["metric"], row["checkpoint"]) for row in printed["metrics"]}
     measured = "entropy.problem_mean entropy.token_mean entropy.early pass@1 pass@4 coverage.family unused_mass"
     for metric in measured.split():

@@ -22,3 +22,23 @@ def hostile() -> Diagnosis:
 @pytest.fixture(scope="session")
 def empty() -> Diagnosis:
     return synthetic.empty()
+
+
+@pytest.fixture(scope="session")
+def several() -> Diagnosis:
+    return synthetic.arms(3)
+
+
+@pytest.fixture(scope="session")
+def many() -> Diagnosis:
+    return synthetic.arms(12)
+
+
+@pytest.fixture(scope="session")
+def forced() -> Diagnosis:
+    return synthetic.forced()
+
+
+@pytest.fixture(scope="session")
+def shifted() -> Diagnosis:
+    return synthetic.shifted()

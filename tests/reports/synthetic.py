@@ -1,6 +1,7 @@
 """Diagnoses made up for layout: the numbers look like a real run's and mean nothing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -201,3 +202,69 @@ def empty() -> Diagnosis:
         "nothing", (), empty_curve(), empty_curve(), (np.zeros(1), np.zeros(0, np.int64)), empty_curve(), (), ()
     )
     return Diagnosis("Empty", "countdown", (nothing,))
+
+
+def arms(count: int = 3) -> Diagnosis:
+    """Several arms of which only numbers are known, and all their paired differences."""
+    rng = np.random.default_rng(count)
+    ladder = ("builtin:sft-early", "builtin:sft-middle", "builtin:sft")
+    names = [*ladder[:count], *(f"layers 2:4, α = 0.{index}" for index in range(1, count - 2))]
+    units = {
+        "pass@1": "share", "pass@64": "share", "entropy.early": "nats", "coverage.family": "share",
+        "coverage.solution": "share", "access.support_mass": "share", "access.top1": "share",
+        "access.entropy": "nats", "access.gini": "index", "cohort.coverage.family": "share",
+        "sampling.truncation_rate": "share",
+    }  # fmt: skip
+    level = rng.uniform(0.1, 0.6, (count, len(units)))
+
+    def metric(name: str, value: float, owner: str) -> Metric:
+        n = 40 if name.startswith("cohort.") else PROBLEMS
+        return Metric(
+            name, value, value - 0.041, value + 0.0387, units[name], n, owner, "sign flips" * (" - " in owner)
+        )
+
+    parts = [
+        CheckpointDiagnosis.of_metrics(
+            names[arm], [metric(*pair, names[arm]) for pair in zip(units, level[arm], strict=True)], PROBLEMS, 64
+        )
+        for arm in range(count)
+    ]
+    differences = [
+        metric(name, level[first, place] - level[second, place], f"{names[first]} - {names[second]}")
+        for place, name in enumerate(units)
+        for first in range(count)
+        for second in range(first)
+    ]
+    notes = ("2 of 100 problems have no solution.",)
+    return Diagnosis("Coverage along the ladder", "countdown", tuple(parts), tuple(differences), SETTINGS, notes)
+
+
+def measured(title: str, name: str, problems: int, numbers: dict[str, tuple[float, float, float]]) -> Diagnosis:
+    """One checkpoint of which only these numbers are known."""
+    rows = [
+        Metric(metric, *ends, "nats" if metric.startswith(("shift", "kl")) else "share", problems, name)
+        for metric, ends in numbers.items()
+    ]
+    return Diagnosis(title, "countdown", (CheckpointDiagnosis.of_metrics(name, rows, problems, 64),))
+
+
+def forced() -> Diagnosis:
+    numbers = {
+        "force.solve_rate": (0.3, 0.26, 0.34), "force.free": (0.11, 0.09, 0.13), "force.execution": (0.41, 0.36, 0.46),
+        "force.execution_value": (0.52, 0.47, 0.57), "force.infeasible": (0.01, 0.002, 0.02),
+        "force.low_access.free": (0.02, 0.01, 0.03), "force.low_access.forced": (0.33, 0.28, 0.39),
+        "force.factor.gap": (0.01, -0.01, 0.02),
+    }  # fmt: skip
+    return measured("What a forced entrance shows", "builtin:sft", 50, numbers)
+
+
+def shifted() -> Diagnosis:
+    numbers = {
+        "shift.entrance.abs": (1.55, 1.4, 1.7), "shift.execution.abs": (0.36, 0.3, 0.41),
+        "kl.entrance": (0.8, 0.7, 0.9), "kl.execution": (0.1, 0.09, 0.12),
+    }  # fmt: skip
+    name = "builtin:sft - builtin:sft-early"
+    whole = measured("Where training moved the policy", name, 50, numbers)
+    (part,) = whole.checkpoints
+    ratio = Metric("shift.ratio", 4.3, 3.8, 4.9, "ratio", 50, name)
+    return replace(whole, checkpoints=(replace(part, metrics=(*part.metrics, ratio)),))

@@ -10,7 +10,8 @@ import pytest
 from synthetic import curve
 
 from entropy_lab.reports.contents import DecisionToken, Diagnosis
-from entropy_lab.reports.figures import draw, inline_svg, write_figures
+from entropy_lab.reports.figures import draw, write_figures
+from entropy_lab.reports.style import inline_svg
 from entropy_lab.reports.svg import INK
 from entropy_lab.reports.visible import visible
 
@@ -109,6 +110,10 @@ def test_a_figure_without_data_is_left_out(empty: Diagnosis, single: Diagnosis, 
     nothing = empty.checkpoints[0]
     mixed = replace(single, checkpoints=(*single.checkpoints, nothing))
     assert [drawing.name for drawing in draw(mixed)] == list(NAMES)
+    for drawing in draw(mixed):
+        legend = drawing.figure.axes[0].get_legend()
+        assert legend is not None
+        assert [text.get_text() for text in legend.get_texts()] == [single.checkpoints[0].name], drawing.name
 
 
 def test_one_point_is_seen(single: Diagnosis, tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ import pytest
 from synthetic import HOSTILE
 
 from entropy_lab.diagnostics.metric import Metric
-from entropy_lab.reports.contents import Diagnosis
+from entropy_lab.reports.contents import CheckpointDiagnosis, Diagnosis
 from entropy_lab.reports.page import page, write_page
+from entropy_lab.reports.style import SERIES
 from entropy_lab.reports.visible import visible
+from entropy_lab.reports.wording import parts
 
-KINDS = ("single", "compared", "hostile", "empty")
+KINDS = ("single", "compared", "hostile", "empty", "several", "many", "forced", "shifted")
 VOID = {"meta", "link", "input", "br", "img"}
 
 
@@ -184,6 +186,97 @@ def test_the_same_diagnosis_gives_the_same_page(compared: Diagnosis, tmp_path: P
     assert (tmp_path / "a/report.html").read_bytes() == (tmp_path / "b/report.html").read_bytes()
 
 
+def cells_of(text: str, table: str) -> list[list[str]]:
+    """The rows of the table of that class: the text of its cells."""
+    body = re.search(rf'<table class="{table}">(.*?)</table>', text, re.S)
+    assert body is not None
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", body[1], re.S)
+    return [
+        [" ".join("".join(Parsed(cell).text).split()) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.S)]
+        for row in rows
+    ]
+
+
+def test_arms_stand_in_one_table_with_interval_and_n(many: Diagnosis) -> None:
+    text = page(many)
+    head, *rows = cells_of(text, "metrics arms")
+    assert head[1] == "pass@1n = 100"
+    assert head[-2] == "family coverage, on problems solved by alln = 40"
+    assert 'class="card"' not in text
+    assert len(rows) == 12
+    for row, checkpoint in zip(rows, many.checkpoints, strict=True):
+        assert row[0] == checkpoint.name
+        metric = checkpoint.metrics[0]
+        value, interval = parts(metric)
+        assert row[1] == f"{value}{interval}"
+
+
+def test_an_arm_with_another_n_says_so(several: Diagnosis) -> None:
+    first, *rest = several.checkpoints
+    fewer = replace(first, metrics=tuple(replace(metric, n=7) for metric in first.metrics))
+    head, row, *_ = cells_of(page(replace(several, checkpoints=(fewer, *rest))), "metrics arms")
+    assert head[1] == "pass@1"
+    assert row[1].endswith("], n = 7")
+
+
+def test_every_pair_has_a_row_of_its_own(several: Diagnosis) -> None:
+    text = page(several)
+    rows = cells_of(text, "metrics pairs")[1:]
+    assert len(rows) == len(several.differences)
+    expected = [metric for metric in several.differences if metric.metric == "pass@1"]
+    assert [row[-3] for row in rows[:3]] == [f"{metric.checkpoint}{metric.note}" for metric in expected]
+    for row, metric in zip(rows, expected, strict=False):
+        value, interval = parts(metric)
+        assert row[-2] == f"{value}{interval}, n = {metric.n}"
+    clear = sum(not metric.low <= 0 <= metric.high for metric in several.differences)
+    assert text.count('class="numeric clear"') == clear
+    assert "Difference</th>" in text
+    assert "paired by problem" in text
+
+
+def test_two_checkpoints_keep_their_difference_beside_them(compared: Diagnosis) -> None:
+    text = page(compared)
+    assert 'id="differences"' not in text
+    assert 'class="metrics arms"' not in text
+
+
+def test_tables_scroll_in_containers_of_their_own(many: Diagnosis) -> None:
+    """A page of twelve arms does not scroll sideways as a whole."""
+    text = page(many)
+    for match in re.finditer("<table", text):
+        assert re.search(r'<div class="scroll"[^>]*tabindex="0">\s*$', text[: match.start()])
+
+
+def test_keys_repeat_after_the_colours_there_are(many: Diagnosis) -> None:
+    text, css = page(many), (files("entropy_lab.reports") / "page.css").read_text("utf-8")
+    used = [int(number) for number in re.findall(r'class="key key-(\d+)"', text)]
+    assert used[:12] == [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4]
+    for index in range(2, len(SERIES) + 1):
+        assert f".key-{index} {{" in css
+        assert f"--series-{index}:" in css
+    assert f"COLOURS = {len(SERIES)};" in (files("entropy_lab.reports") / "page.js").read_text("utf-8")
+
+
+def test_a_page_without_trajectories_and_curves_opens(forced: Diagnosis) -> None:
+    parsed = Parsed(page(forced))
+    assert data_of(parsed)["trajectories"] == []
+    assert parsed.tags["svg"] == 0
+    assert "Trajectories" not in parsed.text
+    assert "low-access families, forced" in parsed.text
+
+
+def test_hostile_pairs_and_arms_are_text(hostile: Diagnosis) -> None:
+    """G5."""
+    arms = tuple(
+        CheckpointDiagnosis.of_metrics(text, [Metric("pass@1", 0.5, 0.4, 0.6, "share", 3, text)]) for text in HOSTILE
+    )
+    pairs = tuple(Metric(text, 0.5, 0.4, 0.6, text, 3, text, text) for text in HOSTILE)
+    parsed = Parsed(page(Diagnosis("T", "countdown", arms, pairs)))
+    assert parsed.tags["script"] == 2
+    for text in HOSTILE[:7]:
+        assert parsed.text.count(visible(text)) >= 3
+
+
 def luminance(colour: str) -> float:
     channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
@@ -203,5 +296,5 @@ def test_both_themes_have_the_contrast_of_wcag_aa(scheme: int) -> None:
         assert contrast(colours["ink"], colours[ground]) >= 7
         assert contrast(colours["muted"], colours[ground]) >= 4.5
     assert contrast(colours["ink"], colours["heat"]) >= 4.5
-    for name in ("focus", "outline", *(f"series-{index}" for index in range(1, 5))):
+    for name in ("focus", "outline", *(f"series-{index}" for index in range(1, 9))):
         assert contrast(colours[name], colours["paper"]) >= 3, name

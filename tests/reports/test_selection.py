@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.reports.contents import DecisionToken, Diagnosis
-from entropy_lab.reports.selection import decision_rows, headline_rows, metric_groups, metric_rows
+from entropy_lab.reports.selection import decision_rows, headline_rows, metric_groups, metric_rows, pair_rows
 
 
 def test_rows_stand_side_by_side_and_lose_nothing(compared: Diagnosis) -> None:
@@ -50,3 +50,18 @@ def test_decision_rows_take_the_largest_share_of_either_side(compared: Diagnosis
     rows = decision_rows(replace(compared, checkpoints=tuple(parts)), 2)
     assert [row.text for row in rows] == ["a", "c"]
     assert rows[1].cells == (None, second[0])
+
+
+def test_pairs_of_more_than_two_keep_every_difference_and_lead_as_headlines_do(several: Diagnosis) -> None:
+    odd = Metric("zeta", 0.1, 0.0, 0.2, "", 3, "a - b")
+    rows = pair_rows(replace(several, differences=(odd, *several.differences)))
+    assert [row.name for row in rows[:2]] == ["pass@1", "pass@64"]
+    assert rows[-1].differences == (odd,)
+    assert sum(len(row.differences) for row in rows) == len(several.differences) + 1
+    assert all(row.difference is None for row in metric_rows(several))
+
+
+def test_two_checkpoints_have_their_differences_beside_them(compared: Diagnosis) -> None:
+    assert pair_rows(compared) == ()
+    other = replace(compared.differences[0], checkpoint="another - pair")
+    assert len(pair_rows(replace(compared, differences=(*compared.differences, other)))[0].differences) == 2

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.reports.contents import Diagnosis
-from entropy_lab.reports.wording import difference_words, headline_names, number, parts, percent, sentence
+from entropy_lab.reports.names import headline_names, metric_name
+from entropy_lab.reports.sentences import sentence
+from entropy_lab.reports.wording import difference_words, number, parts, percent, with_interval
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,68 @@ def test_the_early_length_is_the_diagnosis_own(single: Diagnosis) -> None:
 
 def test_percent() -> None:
     assert (percent(0.95), percent(0.999)) == ("95%", "99.9%")
+
+
+def test_the_sentence_of_several_arms_is_their_range(several: Diagnosis) -> None:
+    text = sentence(several)
+    assert text.startswith("3 arms on countdown, 100 problems × 64 samples: pass@1 from ")
+    named = {name: [one for part in several.checkpoints for one in part.metrics if one.metric == name]
+             for name in ("pass@1", "coverage.family")}  # fmt: skip
+    for name, metrics in named.items():
+        least, most = (pick(metrics, key=lambda metric: metric.value) for pick in (min, max))
+        spoken = metric_name(name, 8)
+        ends = [f"{with_interval(metric)} ({metric.checkpoint})" for metric in (least, most)]
+        assert f"{spoken} from {ends[0]} to {ends[1]}" in text
+
+
+def test_arms_that_agree_have_no_range(several: Diagnosis) -> None:
+    parts = tuple(
+        replace(part, metrics=(Metric("pass@1", 0.5, 0.4, 0.6, "share", 100),)) for part in several.checkpoints
+    )
+    assert sentence(replace(several, checkpoints=parts)).endswith(": pass@1 is 0.50 [0.40, 0.60] throughout.")
+    none = tuple(replace(part, metrics=()) for part in parts)
+    assert sentence(replace(several, checkpoints=none)).endswith(": no number with an interval was measured.")
+
+
+def test_the_sentence_of_forcing(forced: Diagnosis) -> None:
+    assert sentence(forced) == (
+        "builtin:sft on countdown, 50 problems × 64 samples: 0.300 [0.260, 0.340] of free samples are correct; "
+        "a family is completed 0.110 [0.090, 0.130] freely, 0.410 [0.360, 0.460] when its entrance is forced and "
+        "0.520 [0.470, 0.570] when its value is forced too; low-access families are completed 0.020 [0.010, 0.030] "
+        "freely and 0.330 [0.280, 0.390] when forced."
+    )
+
+
+def test_the_sentence_of_a_shift(shifted: Diagnosis) -> None:
+    assert sentence(shifted) == (
+        "builtin:sft - builtin:sft-early on countdown, 50 problems × 64 samples: |Δ log p| per token is "
+        "1.55 [1.40, 1.70] nats at the entrance and 0.360 [0.300, 0.410] nats after it, a ratio of 4.30 [3.80, 4.90]; "
+        "KL per token is 0.80 [0.70, 0.90] nats at the entrance and 0.100 [0.090, 0.120] nats after it."
+    )
+
+
+def test_a_phrase_with_a_number_missing_falls_back_to_names(shifted: Diagnosis) -> None:
+    (part,) = shifted.checkpoints
+    kept = tuple(metric for metric in part.metrics if metric.metric != "shift.execution.abs")
+    text = sentence(replace(shifted, checkpoints=(replace(part, metrics=kept),)))
+    assert "|Δ log p| at the entrance is 1.55 [1.40, 1.70] nats and |Δ log p|, entrance ÷ after is 4.30" in text
+
+
+def test_a_run_of_rarer_numbers_still_says_something(forced: Diagnosis) -> None:
+    (part,) = forced.checkpoints
+    rare = (Metric("force.corrupted", 0.05, 0.03, 0.07, "share", 50),)
+    text = sentence(replace(forced, checkpoints=(replace(part, metrics=rare),)))
+    assert text.endswith(": solve rate, corrupted value is 0.050 [0.030, 0.070].")
+
+
+def test_access_leads_only_beside_coverage() -> None:
+    access = Metric("access.gini", 0.5, 0.4, 0.6, "index", 10)
+    assert headline_names([access]) == ()
+    assert headline_names([access, replace(access, metric="coverage.family")]) == ("coverage.family", "access.gini")
+
+
+def test_numbers_over_the_cohort_are_named_as_such() -> None:
+    assert metric_name("cohort.coverage.family", 8) == "family coverage, on problems solved by all"
+    assert metric_name("cohort.pass@4", 8) == "pass@4, on problems solved by all"
+    assert metric_name("cohort.size", 8) == "problems solved by all"
+    assert metric_name("my.own", 8) == "my.own"
