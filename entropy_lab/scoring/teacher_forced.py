@@ -5,7 +5,6 @@ and completions are padded at their end only, so no token ever attends to paddin
 positions are dropped by length, never by value.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor
 from entropy_lab.checkpoints.head import Head, check_head, hidden_states, new_cache
 from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress, Silent
+from entropy_lab.scoring.batches import Shared, check_ids, plan
 from entropy_lab.scoring.kernel import FullStatistics, full_statistics
 from entropy_lab.scoring.moments import NonFiniteLogits
 
@@ -52,17 +52,18 @@ class TokenScores:
 
 
 @dataclass(frozen=True)
-class _Pass:
-    """What stays the same over all batches of one call."""
+class Pass:
+    """What stays the same over all batches of one checkpoint's pass."""
 
     checkpoint: "Checkpoint"
     head: Head
     problem_ids: Sequence[str]
+    prompts: list[NDArray[np.int64]]
     completions: list[NDArray[np.int64]]
-    positions: Sequence[NDArray[np.integer]] | None
-    temperature: float
-    mask_unused: bool
-    alternatives: int
+    temperature: float = 1.0
+    mask_unused: bool = False
+    alternatives: int = 0
+    positions: Sequence[NDArray[np.integer]] | None = None
 
     def positions_of(self, row: int) -> NDArray[np.int64]:
         """Where alternatives of trajectory `row` are wanted."""
@@ -96,52 +97,67 @@ def score(
     Raises `InputError`, naming checkpoint, problem and position, for NaN or infinite logits, ids outside the
     vocabulary, an empty prompt, a trajectory longer than the model's context, or a model whose head is unknown.
     """
+    work = prepare(
+        checkpoint,
+        problem_ids,
+        prompts,
+        completions,
+        temperature=temperature,
+        mask_unused=mask_unused,
+        alternatives=alternatives,
+        positions=positions,
+        head=head,
+    )
+    lengths = [len(ids) for ids in work.completions]
+    scores: dict[int, TokenScores] = {}
+    with (progress or Silent()).stage("scoring", sum(lengths), "tokens") as stage:
+        for shared, batches in plan(work.prompts, lengths, token_budget):
+            for rows, hidden_NH in completion_states(work, shared, batches):
+                scores.update(zip(rows, statistics(work, rows, hidden_NH), strict=True))
+                stage.advance(sum(lengths[row] for row in rows))
+    return [scores[row] for row in range(len(lengths))]
+
+
+def prepare(
+    checkpoint: "Checkpoint",
+    problem_ids: Sequence[str],
+    prompts: Sequence[Ids],
+    completions: Sequence[Ids],
+    *,
+    temperature: float = 1.0,
+    mask_unused: bool = False,
+    alternatives: int = 0,
+    positions: Sequence[NDArray[np.integer]] | None = None,
+    head: Head | None = None,
+) -> Pass:
+    """Check everything that `score` refuses before a token is computed; arguments and errors are its own."""
     if not len(problem_ids) == len(prompts) == len(completions):
         raise InputError(
             f"problem_ids, prompts and completions must have one entry a trajectory, not {len(problem_ids)}, "
             f"{len(prompts)} and {len(completions)}."
         )
-    if token_budget < 1:
-        raise InputError(f"token_budget must be at least 1, not {token_budget}.")
     head = head or check_head(checkpoint.model)
     prompt_ids = [np.asarray(ids, np.int64) for ids in prompts]
     completion_ids = [np.asarray(ids, np.int64) for ids in completions]
     for problem, prompt, completion in zip(problem_ids, prompt_ids, completion_ids, strict=True):
-        _check_ids(checkpoint, head, problem, prompt, completion)
-    work = _Pass(checkpoint, head, problem_ids, completion_ids, positions, temperature, mask_unused, alternatives)
+        check_ids(checkpoint, head, problem, prompt, completion)
+    work = Pass(
+        checkpoint,
+        head,
+        problem_ids,
+        prompt_ids,
+        completion_ids,
+        temperature,
+        mask_unused,
+        alternatives,
+        positions,
+    )
     if positions is not None:
         _check_positions(work, positions)
-    scores: dict[int, TokenScores] = {}
-    with (progress or Silent()).stage("scoring", sum(map(len, completion_ids)), "tokens") as stage:
-        for shared, batches in _plan(prompt_ids, [len(ids) for ids in completion_ids], token_budget):
-            for rows, found in _score_shared(work, shared, batches):
-                scores.update(zip(rows, found, strict=True))
-                stage.advance(sum(len(completion_ids[row]) for row in rows))
-    return [scores[row] for row in range(len(prompt_ids))]
+    return work
 
 
-def _check_ids(
-    checkpoint: "Checkpoint", head: Head, problem: str, prompt: NDArray[np.int64], completion: NDArray[np.int64]
-) -> None:
-    where = f"Checkpoint {checkpoint.name}, problem {problem}"
-    if not len(prompt):
-        raise InputError(f"{where}: the prompt is empty, so nothing precedes the first token; give it at least a BOS.")
-    for name, ids in (("prompt", prompt), ("completion", completion)):
-        outside = np.flatnonzero((ids < 0) | (ids >= head.vocabulary_size))
-        if len(outside):
-            raise InputError(
-                f"{where}: {name} position {outside[0]} holds id {ids[outside[0]]}, outside the {head.vocabulary_size} "
-                "ids of the model; score with the checkpoint whose tokenizer made the ids."
-            )
-    limit = getattr(checkpoint.model.config.get_text_config(), "max_position_embeddings", None)
-    if limit is not None and len(prompt) + len(completion) - 1 > limit:
-        raise InputError(
-            f"{where}: prompt ({len(prompt)}) and completion ({len(completion)}) together are longer than the model's "
-            f"context of {limit} tokens; drop the trajectory or sample with a smaller max_new_tokens."
-        )
-
-
-def _check_positions(work: _Pass, positions: Sequence[NDArray[np.integer]]) -> None:
+def _check_positions(work: Pass, positions: Sequence[NDArray[np.integer]]) -> None:
     if len(positions) != len(work.completions):
         raise InputError(f"positions has {len(positions)} entries for {len(work.completions)} trajectories.")
     for row, ids in enumerate(work.completions):
@@ -153,55 +169,20 @@ def _check_positions(work: _Pass, positions: Sequence[NDArray[np.integer]]) -> N
             )
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """Distinct prompts of one length that are run together, and which of them each trajectory continues."""
-
-    prompts: NDArray[np.int64]
-    owner: dict[int, int]
-
-
-def _plan(
-    prompts: list[NDArray[np.int64]], lengths: list[int], budget: int
-) -> Iterator[tuple[_Shared, list[list[int]]]]:
-    """Split trajectories into prompts run together and, for each such set, batches of rows that continue them.
-
-    A set's prompts take at most a quarter of the budget; a batch takes what is left, each row counted with its copy of
-    the prompt and padded to the batch's longest. Longest first, so that little is padded. The split depends on the
-    input alone.
-    """
-    members: dict[bytes, list[int]] = defaultdict(list)
-    for row, prompt in enumerate(prompts):
-        members[prompt.tobytes()].append(row)
-    by_length: dict[int, list[list[int]]] = defaultdict(list)
-    for rows in members.values():
-        by_length[len(prompts[rows[0]])].append(rows)
-    for length, groups in sorted(by_length.items()):
-        size = max(1, budget // (4 * length))
-        for start in range(0, len(groups), size):
-            chosen = groups[start : start + size]
-            owner = {row: index for index, rows in enumerate(chosen) for row in rows}
-            room = budget - len(chosen) * length
-            waiting = sorted(owner, key=lambda row: -lengths[row])
-            batches = []
-            while waiting:
-                count = max(1, room // (length + lengths[waiting[0]]))
-                batches.append(waiting[:count])
-                waiting = waiting[count:]
-            yield _Shared(np.stack([prompts[rows[0]] for rows in chosen]), owner), batches
-
-
 @torch.inference_mode()
-def _score_shared(
-    work: _Pass, shared: _Shared, batches: list[list[int]]
-) -> Iterator[tuple[list[int], list[TokenScores]]]:
+def completion_states(work: Pass, shared: Shared, batches: list[list[int]]) -> Iterator[tuple[list[int], Tensor]]:
+    """For each batch of rows, the hidden states (N, H) that predict the rows' completion tokens, one row after another.
+
+    The prompts of `shared` are run once; every batch continues from their cache. The states are on the head's device.
+    """
     model = work.checkpoint.model
     prompt_cache = new_cache(model)
     last_hidden = hidden_states(model, torch.from_numpy(shared.prompts).to(model.device), prompt_cache)[:, -1]
     for index, rows in enumerate(batches):
         owners = torch.tensor([shared.owner[row] for row in rows], device=model.device)
-        hidden = last_hidden[owners].unsqueeze(1)
-        longest = max(len(work.completions[row]) for row in rows)
+        hidden_BLH = last_hidden[owners].unsqueeze(1)
+        lengths = np.array([len(work.completions[row]) for row in rows])
+        longest = int(lengths.max())
         if longest > 1:  # the last token is predicted, never read
             cache = prompt_cache if index == len(batches) - 1 else deepcopy(prompt_cache)
             cache.reorder_cache(cast("torch.LongTensor", owners))
@@ -209,17 +190,17 @@ def _score_shared(
             for place, row in enumerate(rows):
                 read = work.completions[row][:-1]
                 ids[place, : len(read)] = read
-            hidden = torch.cat((hidden, hidden_states(model, torch.from_numpy(ids).to(model.device), cache)), dim=1)
-        yield rows, _statistics(work, rows, hidden)
+            read_BLH = hidden_states(model, torch.from_numpy(ids).to(model.device), cache)
+            hidden_BLH = torch.cat((hidden_BLH, read_BLH), dim=1)
+        valid = torch.from_numpy(np.arange(hidden_BLH.shape[1]) < lengths[:, None])
+        yield rows, hidden_BLH[valid.to(hidden_BLH.device)].to(work.head.weight_VH.device)
 
 
-def _statistics(work: _Pass, rows: list[int], hidden_BLH: Tensor) -> list[TokenScores]:
-    """Scores of one batch: position t of `hidden_BLH` predicts completion token t."""
-    lengths = np.array([len(work.completions[row]) for row in rows])
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    valid = torch.from_numpy(np.arange(hidden_BLH.shape[1]) < lengths[:, None])
-    hidden_NH = hidden_BLH[valid.to(hidden_BLH.device)].to(work.head.weight_VH.device)
+@torch.inference_mode()
+def statistics(work: Pass, rows: list[int], hidden_NH: Tensor) -> list[TokenScores]:
+    """Scores of one batch from its `completion_states`."""
+    ends = np.cumsum([len(work.completions[row]) for row in rows])
+    starts = np.concatenate(([0], ends[:-1]))
     targets_N = torch.from_numpy(np.concatenate([work.completions[row] for row in rows])).to(hidden_NH.device)
     try:
         found = _full_statistics(work, hidden_NH, targets_N)
@@ -253,7 +234,7 @@ def _statistics(work: _Pass, rows: list[int], hidden_BLH: Tensor) -> list[TokenS
     ]
 
 
-def _full_statistics(work: _Pass, hidden_NH: Tensor, targets_N: Tensor, alternatives: int = 0) -> FullStatistics:
+def _full_statistics(work: Pass, hidden_NH: Tensor, targets_N: Tensor, alternatives: int = 0) -> FullStatistics:
     return full_statistics(
         hidden_NH,
         work.head.weight_VH,
