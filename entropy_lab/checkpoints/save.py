@@ -1,12 +1,11 @@
 """Write a checkpoint in Hugging Face layout, all of it or nothing."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entropy_lab.checkpoints.quiet import quiet_libraries
-from entropy_lab.errors import InputError
+from entropy_lab.files import whole_folder
 
 if TYPE_CHECKING:
     import torch
@@ -25,24 +24,12 @@ def save_checkpoint(
     every file in it is written anew, so that a folder with anything else in it raises `InputError` and keeps it.
     """
     folder = Path(folder)
-    partial = folder.with_name(f".{folder.name}.partial")
-    replaced = folder.with_name(f".{folder.name}.replaced")
-    for stale in (partial, replaced):
-        shutil.rmtree(stale, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    with whole_folder(folder) as partial:
         with quiet_libraries():
             model.save_pretrained(partial, state_dict=None if dtype is None else _cast(model, dtype))
             tokenizer.save_pretrained(partial)
         if dtype is not None:
             _write_dtype(partial / "config.json", dtype)
-        _check_replaceable(folder, partial)
-        if folder.exists():
-            folder.rename(replaced)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    shutil.rmtree(replaced, ignore_errors=True)
     return folder
 
 
@@ -62,13 +49,3 @@ def _write_dtype(config: Path, dtype: "torch.dtype") -> None:
     content = json.loads(config.read_text(encoding="utf-8"))
     content["dtype"] = str(dtype).removeprefix("torch.")
     config.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _check_replaceable(folder: Path, partial: Path) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is a file, a checkpoint needs a folder; choose another name.")
-    other = sorted({entry.name for entry in folder.iterdir()} - {entry.name for entry in partial.iterdir()})
-    if other:
-        raise InputError(f"{folder} holds {other[0]}, which saving would delete; choose a new or empty folder.")
