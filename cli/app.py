@@ -11,7 +11,7 @@ import typer
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.grading import GraderFailure
 
-from . import analyze, doctor, train
+from . import analyze, countdown, coverage, doctor, force, interpolate, shift, train
 
 INTERRUPTED = 130
 
@@ -25,6 +25,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(analyze.app, name="analyze")
+app.command(name="coverage")(coverage.coverage)
+app.command(name="force")(force.force)
+app.command(name="shift")(shift.shift)
+app.command(name="interpolate")(interpolate.interpolate)
+app.add_typer(countdown.app, name="countdown")
 app.add_typer(train.app, name="train")
 app.command(name="doctor")(doctor.doctor)
 

@@ -14,14 +14,21 @@ if TYPE_CHECKING:
     from entropy_lab.engines import open_engine
     from entropy_lab.engines.protocol import Request, Sampling, Trajectory
     from entropy_lab.errors import InputError
+    from entropy_lab.interventions.checkpoint_pair import Cell, open_pair
+    from entropy_lab.interventions.interpolation import write_cell
     from entropy_lab.prompts import encode_prompt
     from entropy_lab.rollouts import Rollouts
     from entropy_lab.scoring import token_statistics
     from entropy_lab.scoring.teacher_forced import score
+    from entropy_lab.scoring.teacher_forced_pair import score_pair
     from entropy_lab.tasks.loading import load_task
     from entropy_lab.tasks.protocol import Grade, Problem, Task
     from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
     from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
+    from entropy_lab.workflows.coverage import CoveragePlan, coverage
+    from entropy_lab.workflows.force import ForcePlan, force
+    from entropy_lab.workflows.interpolate import InterpolatePlan, interpolate_grid
+    from entropy_lab.workflows.shift import ShiftPlan, shift
 
 _HOMES = {
     "Checkpoint": "checkpoints",
@@ -45,32 +52,56 @@ _HOMES = {
     "Plan": "workflows.analyze_checkpoint",
     "analyze_checkpoint": "workflows.analyze_checkpoint",
     "analyze_rollouts": "workflows.analyze_rollouts",
+    "CoveragePlan": "workflows.coverage",
+    "coverage": "workflows.coverage",
+    "ForcePlan": "workflows.force",
+    "force": "workflows.force",
+    "ShiftPlan": "workflows.shift",
+    "shift": "workflows.shift",
+    "InterpolatePlan": "workflows.interpolate",
+    "interpolate_grid": "workflows.interpolate",
+    "Cell": "interventions.checkpoint_pair",
+    "open_pair": "interventions.checkpoint_pair",
+    "write_cell": "interventions.interpolation",
+    "score_pair": "scoring.teacher_forced_pair",
     "InputError": "errors",
 }
 
 __all__ = [
+    "Cell",
     "Checkpoint",
+    "CoveragePlan",
+    "ForcePlan",
     "Grade",
     "InputError",
+    "InterpolatePlan",
     "Plan",
     "Problem",
     "Request",
     "Rollouts",
     "Rule",
     "Sampling",
+    "ShiftPlan",
     "Task",
     "Trajectory",
     "analyze_checkpoint",
     "analyze_rollouts",
+    "coverage",
     "decision_blocks",
     "encode_prompt",
+    "force",
+    "interpolate_grid",
     "load_checkpoint",
     "load_task",
     "open_engine",
+    "open_pair",
     "save_checkpoint",
     "score",
+    "score_pair",
+    "shift",
     "summarise",
     "token_statistics",
+    "write_cell",
 ]
 
 
