@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Device, Dtype, EngineName, Json, MaskUnused, Out, PromptMode, Seed, TrustRemoteCode
+from .options import Device, Dtype, EngineName, Json, Ks, MaskUnused, Out, PromptMode, Seed, TrustRemoteCode, chosen_ks
 
 app = typer.Typer(help="Measure entropy, decision points and pass@k.", no_args_is_help=True, rich_markup_mode=None)
 
-Ks = Annotated[str | None, typer.Option("--k", help="pass@k to report, as 1,4,16 [default: powers of two ≤ samples].")]
 RuleName = Annotated[
     str, typer.Option("--decisions", help="How decision points are picked: quantile, top-k, threshold, low-logprob.")
 ]
@@ -58,7 +57,7 @@ def checkpoint(
         task=task,
         problems=problems,
         samples=samples,
-        ks=_ks(k),
+        ks=chosen_ks(k),
         sampling=Sampling(temperature, top_p, top_k, max_new_tokens, seed, mask_unused),
         engine=engine,
         prompt=prompt,
@@ -92,20 +91,9 @@ def rollouts(
 
     from .terminal import TerminalProgress, show
 
-    reading = Reading(_ks(k), _rule(decisions, decisions_at), seed, mask_unused)
+    reading = Reading(chosen_ks(k), _rule(decisions, decisions_at), seed, mask_unused)
     progress = TerminalProgress()
     show(analyze_rollouts(source, checkpoint, task, reading, out, progress, device, dtype, trust_remote_code), json)
-
-
-def _ks(text: str | None) -> tuple[int, ...] | None:
-    from entropy_lab.errors import InputError
-
-    if text is None:
-        return None
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError as error:
-        raise InputError(f"--k is {text!r}; write whole numbers separated by commas, as 1,4,16.") from error
 
 
 def _rule(kind: str, value: float | None) -> Any:

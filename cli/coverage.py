@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .analyze import Ks, _ks
-from .options import Device, Dtype, EngineName, Json, MaskUnused, Out, PromptMode, Seed, TrustRemoteCode
+from .options import Device, Dtype, EngineName, Json, Ks, MaskUnused, Out, PromptMode, Seed, TrustRemoteCode, chosen_ks
 
 
 def coverage(
@@ -58,7 +57,7 @@ def coverage(
         task=task,
         problems=problems,
         samples=samples,
-        ks=_ks(k),
+        ks=chosen_ks(k),
         prompt_variants=tuple(prompt_variant or ()),
         forced=forced,
         sampling=Sampling(temperature, max_new_tokens=max_new_tokens, seed=seed, mask_unused=mask_unused),

@@ -18,3 +18,16 @@ TrustRemoteCode = Annotated[
 MaskUnused = Annotated[
     bool, typer.Option("--mask-unused", help="Drop head rows that the tokenizer does not have from the distribution.")
 ]
+Ks = Annotated[str | None, typer.Option("--k", help="pass@k to report, as 1,4,16 [default: powers of two ≤ samples].")]
+
+
+def chosen_ks(text: str | None) -> tuple[int, ...] | None:
+    """The ks of `--k`; None where it is not given. Raises InputError for anything but whole numbers."""
+    from entropy_lab.errors import InputError
+
+    if text is None:
+        return None
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError as error:
+        raise InputError(f"--k is {text!r}; write whole numbers separated by commas, as 1,4,16.") from error
