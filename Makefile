@@ -25,6 +25,7 @@ test-slow: $(READY) $(SMOL)
 # Each script prints one table; peers live in .venv-peers. About half an hour on two cores.
 benchmarks: $(READY) $(SMOL) .venv-peers/.ready
 	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/countdown.py
 	$(BIN)/python benchmarks/diagnostics.py
 	$(BIN)/python benchmarks/kernel.py
 	$(BIN)/python benchmarks/sampling.py $$($(BIN)/python -m tests.smollm2)

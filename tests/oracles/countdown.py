@@ -1,10 +1,10 @@
-"""Countdown by brute force: every ordered binary tree, one by one."""
+"""Countdown by brute force: every ordered binary tree, one by one; every order of combining two numbers at hand."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import permutations
+from itertools import combinations, permutations
 
-from entropy_lab.tasks.countdown.expressions import Tree
+from entropy_lab.tasks.countdown.expressions import Tree, canonical
 from entropy_lab.tasks.countdown.rules import Rules
 
 Playing = tuple[Tree, Fraction]
@@ -45,3 +45,30 @@ def first_step_families(tree: Tree) -> set[str]:
     if isinstance(left, int) and isinstance(right, int):
         return {f"{left}{operator}"}
     return first_step_families(left) | first_step_families(right)
+
+
+def pair_combining(nums: Sequence[int], target: int, rules: Rules | None = None) -> set[Tree]:
+    """Canonical forms over all numbers by the usual recursion: pick two numbers at hand, combine them, recurse."""
+    rules = rules or Rules()
+    found: set[Tree] = set()
+
+    def combine_two(at_hand: list[Playing]) -> None:
+        if len(at_hand) == 1:
+            if at_hand[0][1] == target:
+                found.add(canonical(at_hand[0][0]))
+            return
+        for i, j in combinations(range(len(at_hand)), 2):
+            (left, a), (right, b) = at_hand[i], at_hand[j]
+            rest = [playing for k, playing in enumerate(at_hand) if k not in (i, j)]
+            made = [(("+", (left, right)), a + b), (("-", (left, right)), a - b), (("-", (right, left)), b - a)]
+            made.append((("*", (left, right)), a * b))
+            if b != 0:
+                made.append((("/", (left, right)), a / b))
+            if a != 0:
+                made.append((("/", (right, left)), b / a))
+            for tree, value in made:
+                if rules.admit(value.numerator if value.denominator == 1 else value):
+                    combine_two([*rest, (tree, value)])
+
+    combine_two([(number, Fraction(number)) for number in nums])
+    return found

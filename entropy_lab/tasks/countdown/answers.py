@@ -28,6 +28,9 @@ from entropy_lab.tasks.countdown.rules import Rules, Value, combine
 
 Format = Literal["expression", "steps", "auto"]
 
+BOX_REACH = 20_000
+"""A text with more braces and backslashes than this is searched for boxes in as many of its last characters (ours)."""
+
 _STEP_END = re.compile(r"[,;\n]")
 _STEP = re.compile(r"\s*\(?\s*([0-9]+)\s*([-+*/])\s*([0-9]+)\s*\)?\s*=\s*([0-9]+)\s*")
 _LOOKS_LIKE_STEPS = re.compile(r"(?=[^0-9]{0,100}[0-9])[0-9\s()+\-*/^%.=,;]+")
@@ -57,10 +60,17 @@ def find_answer(text: str) -> str | None:
     if start >= 0:
         body = text[start + len("<answer>") : text.index("</answer>", start)]
         tagged = True
-    boxed = last_boxed(body)
+    boxed = last_boxed(_searched(body)) if "\\boxed" in body else None
     if boxed is not None:
         return boxed
     return body if tagged else None
+
+
+def _searched(body: str) -> str:
+    """The part of a text in which a box could close, bounded where braces and backslashes crowd."""
+    body = body[: body.rfind("}") + 1]
+    crowded = body.count("{") + body.count("}") + body.count("\\") > BOX_REACH
+    return body[-BOX_REACH:] if crowded else body
 
 
 def grade_answer(

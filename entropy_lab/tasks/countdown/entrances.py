@@ -5,11 +5,14 @@ from collections.abc import Sequence
 
 from entropy_lab.tasks.countdown.expressions import normalise
 
+REACH = 50_000
+"""Characters of a text in which its first calculation is looked for (ours): milliseconds, whatever the text."""
+
 _POWER = re.compile(r"(?<=[0-9])\s*\*\*\s*(?=[0-9])")
 _EMPHASIS = re.compile(r"\*\*|__")
 _NUMBER = r"[0-9]{1,18}(?![0-9])"
 _CALCULATION = re.compile(
-    rf"(?<![0-9A-Za-z_.^])({_NUMBER})\s*([-+*/])\s*(?:\((?=\s*[-(]?\s*[0-9])|{_NUMBER}(?!\.[0-9])(?!\s*\^))"
+    rf"(?<![0-9A-Za-z_.^])({_NUMBER})\s*([-+*/])\s*(?:\((?=\s*(?:[-(]\s*)?[0-9])|{_NUMBER}(?!\.[0-9])(?!\s*\^))"
 )
 _REST_WITH_RESULT = re.compile(rf"(?:\s*[-+*/]\s*{_NUMBER}(?!\.[0-9])){{0,8}}\s*=\s*-?[0-9]")
 
@@ -20,8 +23,11 @@ def first_calculation(nums: Sequence[int], text: str) -> str | None:
     A match counts when its first operand is one of the problem's numbers and a second operand (or an opening
     bracket) follows. A calculation that starts from another number and states a result is `off-input`.
     Ranges, list markers, decimals and powers are skipped. `**` between digits is a power, elsewhere emphasis.
+    Only the first REACH characters are read.
     """
-    spelled = _EMPHASIS.sub("", _POWER.sub("^", normalise(text)))
+    spelled = normalise(text[:REACH])
+    if "**" in spelled or "__" in spelled:
+        spelled = _EMPHASIS.sub("", _POWER.sub("^", spelled))
     given = {str(number) for number in nums}
     for match in _CALCULATION.finditer(spelled):
         operand, operator = match.groups()

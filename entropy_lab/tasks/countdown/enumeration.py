@@ -16,7 +16,7 @@ Numbers = tuple[int, ...]
 """A sorted multiset of numbers at hand."""
 
 Ratio = tuple[int, int]
-"""An exact rational as (numerator, denominator) in lowest terms, denominator > 0; several times faster than Fraction."""
+"""An exact rational: numerator and denominator > 0 in lowest terms; several times faster than Fraction."""
 
 Way = tuple[str, Numbers, Ratio, Numbers, Ratio]
 """A last operation: the operator, then the numbers that make its first operand and their value, then the second's."""

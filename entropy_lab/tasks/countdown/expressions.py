@@ -15,6 +15,8 @@ Tree = int | tuple[str, tuple["Tree", ...]]
 
 MAX_LENGTH = 2_000
 MAX_DEPTH = 50
+MAX_TOKENS = 200
+"""Longer expressions are `too-long` (ours): no problem needs a tenth of it, and no tree is too deep to walk."""
 
 _SYMBOLS = str.maketrans(dict.fromkeys("×·⋅∗", "*") | {"÷": "/", "∕": "/", "−": "-", "–": "-"})
 _LATEX = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\dfrac": r"\frac", r"\tfrac": r"\frac"}
@@ -35,8 +37,10 @@ class Unreadable(ValueError):
 
 def normalise(text: str) -> str:
     """One spelling for every operator (× · ⋅ ∗ ÷ − and their LaTeX words); mathematics delimiters removed."""
-    text = _WRAPPERS.sub(" ", text)
-    return _LATEX_WORDS.sub(lambda match: _LATEX[match.group()], text).translate(_SYMBOLS)
+    if "\\" in text or "$" in text:
+        text = _WRAPPERS.sub(" ", text)
+        text = _LATEX_WORDS.sub(lambda match: _LATEX[match.group()], text)
+    return text if text.isascii() else text.translate(_SYMBOLS)
 
 
 def parse(text: str) -> Tree:
@@ -52,6 +56,8 @@ def parse(text: str) -> Tree:
     if _DECIMAL.search(text):
         raise Unreadable("decimal")
     tokens = _tokens(text)
+    if len(tokens) > MAX_TOKENS:
+        raise Unreadable("too-long")
     tree, position = _sum(tokens, 0, 0)
     if position != len(tokens):
         raise Unreadable("malformed")

@@ -23,7 +23,7 @@ LADDER_RULES = Rules(integers_only=True, minimum=0, max_value=225)
 
 LARGEST_ENUMERATED = 6
 """Problems of more numbers have no solution space here (ours): six numbers, the television game, are solved in a
-fraction of a second and have at most some ten thousands of forms; seven would take minutes and have millions."""
+fraction of a second; seven take ten times as long and may have millions of forms."""
 
 FORMATS: dict[Format, str] = {
     "steps": (

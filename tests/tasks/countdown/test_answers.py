@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entropy_lab.tasks.countdown.answers import find_answer, grade_answer
-from entropy_lab.tasks.countdown.entrances import first_calculation
-from entropy_lab.tasks.countdown.expressions import canonical, form_text, parse, value_of
+from entropy_lab.tasks.countdown.entrances import REACH, first_calculation
+from entropy_lab.tasks.countdown.expressions import MAX_TOKENS, canonical, form_text, parse, value_of
 from entropy_lab.tasks.countdown.rules import Rules
 
 DATA = Path(__file__).parents[2] / "data" / "countdown"
@@ -79,6 +79,29 @@ def test_the_last_closed_answer_wins_and_boxes_may_nest():
     assert find_answer("nothing here") is None
 
 
+@pytest.mark.parametrize("around", ["word " * 200_000, r"$\{x\}$ " * 2_000], ids=["words", "LaTeX"])
+def test_the_text_around_an_answer_may_be_of_any_length(around):
+    for answer in ("<answer>3*5+7</answer>", r"\boxed{3 \times 5 + 7}"):
+        assert grade_answer([3, 5, 7], 22, around + answer + around, "expression").correct
+
+
+def test_boxes_of_a_text_crowded_with_braces_are_sought_at_its_end():
+    crowd = "{}" * 20_000
+    assert grade_answer([3, 5, 7], 22, crowd + r"\boxed{3*5+7}", "expression").correct
+    assert grade_answer([3, 5, 7], 22, r"\boxed{3*5+7}" + crowd, "expression").code == "no-answer"
+
+
+def test_the_first_calculation_is_sought_in_the_beginning_of_a_text():
+    assert first_calculation([44, 19], "word " * (REACH // 5 - 2) + "44 + 19") == "44+"
+    assert first_calculation([44, 19], "word " * (REACH // 5) + "44 + 19") is None
+
+
+def test_long_expressions_are_not_read():
+    fits, longer = "+".join(["3"] * (MAX_TOKENS // 2)), "+".join(["3"] * (MAX_TOKENS // 2 + 1))
+    assert grade_answer([3, 5], 8, f"<answer>{fits}</answer>", "expression").code == "wrong-numbers"
+    assert grade_answer([3, 5], 8, f"<answer>{longer}</answer>", "expression").code == "too-long"
+
+
 SYMBOLS = st.sampled_from(
     [
         *"0123456789+-*/().,=;{} \n",
@@ -117,6 +140,8 @@ def test_any_text_gets_a_verdict(text):
         "<answer>" + "9" * 1_900 + "</answer>",
         "<answer>" + "\\frac{" * 300 + "</answer>",
         "<answer>" + "-" * 1_900 + "3</answer>",
+        "<answer>" + "3+" * 900 + "3</answer>",
+        "<answer>" + "3-(" * 49 + "3" + ")" * 49 + "</answer>",
         "3*5=15," * 20_000,
         "3 + " * 30_000,
         "4" * 100_000,

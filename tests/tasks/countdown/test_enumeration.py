@@ -1,4 +1,5 @@
 import json
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from entropy_lab.tasks.countdown.enumeration import canonical_menu, everything, 
 from entropy_lab.tasks.countdown.expressions import canonical, form_text, leaves, value_of
 from entropy_lab.tasks.countdown.rules import Rules
 from entropy_lab.tasks.countdown.steps import random_steps
-from tests.oracles.countdown import all_solutions, first_step_families, leftmost_family
+from tests.oracles.countdown import all_solutions, first_step_families, leftmost_family, pair_combining
 
 DATA = Path(__file__).parents[2] / "data" / "countdown"
 LADDER = Rules(integers_only=True, minimum=0, max_value=225)
@@ -60,6 +61,49 @@ def test_solutions_and_menus_equal_brute_force(nums, target, rules):
     compound = [tree for tree in trees if not isinstance(tree, int)]
     assert written_menu(forms) == {leftmost_family(tree) for tree in compound}
     assert steps_menu(forms, rules) == set().union(*(first_step_families(tree) for tree in compound))
+
+
+@pytest.mark.parametrize(
+    ("nums", "target", "rules"),
+    [
+        ((1, 2, 3, 4, 5), 10, Rules()),
+        ((0, 1, 1, 2, 3), 0, Rules()),
+        ((0, 0, 2, 4, 4), 2, Rules()),
+        ((3, 3, 8, 8, 10), 34, Rules()),
+        ((1, 5, 6, 7, 75), 24, Rules(minimum=-3, max_value=80)),
+        ((2, 2, 3, 9, 15), 24, LADDER),
+        ((0, 4, 6, 7, 9), 5, Rules(integers_only=True)),
+    ],
+    ids=str,
+)
+def test_five_numbers_equal_pair_combining(nums, target, rules):
+    assert set(solutions(nums, target, rules)) == pair_combining(nums, target, rules)
+
+
+def test_the_worst_case_tried_of_six_numbers():
+    forms = solutions([1, 2, 3, 4, 5, 6], 10)
+    assert len(forms) == len(set(forms)) == 44_070
+    assert all(value_of(form) == 10 and sorted(leaves(form)) == [1, 2, 3, 4, 5, 6] for form in forms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nums", "target"), [((1, 2, 3, 4, 5, 6), 10), ((0, 2, 3, 25, 50, 50), 100), ((3, 7, 8, 10, 25, 75), 765)], ids=str
+)
+def test_six_numbers_equal_pair_combining(nums, target):
+    assert set(solutions(nums, target)) == pair_combining(nums, target)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.integers(0, 10), min_size=3, max_size=4),
+    st.integers(0, 30),
+    st.sampled_from([Rules(use="any"), Rules(use="any", integers_only=True, minimum=1, max_value=50)]),
+)
+def test_solutions_that_leave_numbers_out_equal_brute_force(nums, target, rules):
+    subsets = {subset for size in range(1, len(nums) + 1) for subset in combinations(sorted(nums), size)}
+    trees = set().union(*(all_solutions(subset, target, rules) for subset in subsets))
+    assert set(solutions(nums, target, rules)) == {canonical(tree) for tree in trees}
 
 
 def test_leaving_numbers_out():
