@@ -8,8 +8,8 @@ from entropy_lab.tasks.countdown.expressions import normalise
 REACH = 50_000
 """Characters of a text in which its first calculation is looked for (ours): milliseconds, whatever the text."""
 
-_POWER = re.compile(r"(?<=[0-9])\s*\*\*\s*(?=[0-9])")
-_EMPHASIS = re.compile(r"\*\*|__")
+POWER = re.compile(r"(?<=[0-9])\s*\*\*\s*(?=[0-9])")
+EMPHASIS = re.compile(r"\*\*|__")
 _NUMBER = r"[0-9]{1,18}(?![0-9])"
 _CALCULATION = re.compile(
     rf"(?<![0-9A-Za-z_.^])({_NUMBER})\s*([-+*/])\s*(?:\((?=\s*(?:[-(]\s*)?[0-9])|{_NUMBER}(?!\.[0-9])(?!\s*\^))"
@@ -27,12 +27,18 @@ def first_calculation(nums: Sequence[int], text: str) -> str | None:
     """
     spelled = normalise(text[:REACH])
     if "**" in spelled or "__" in spelled:
-        spelled = _EMPHASIS.sub("", _POWER.sub("^", spelled))
+        spelled = EMPHASIS.sub("", POWER.sub("^", spelled))
+    found = find_calculation(nums, spelled)
+    return None if found is None else found[0]
+
+
+def find_calculation(nums: Sequence[int], spelled: str) -> tuple[str, int] | None:
+    """Label and place of the operator of the first calculation in a text whose operators are spelled one way."""
     given = {str(number) for number in nums}
     for match in _CALCULATION.finditer(spelled):
         operand, operator = match.groups()
         if operand in given:
-            return f"{operand}{operator}"
+            return f"{operand}{operator}", match.start(2)
         if _REST_WITH_RESULT.match(spelled, match.end()):
-            return "off-input"
+            return "off-input", match.start(2)
     return None

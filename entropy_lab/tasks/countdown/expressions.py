@@ -18,10 +18,10 @@ MAX_DEPTH = 50
 MAX_TOKENS = 200
 """Longer expressions are `too-long` (ours): no problem needs a tenth of it, and no tree is too deep to walk."""
 
-_SYMBOLS = str.maketrans(dict.fromkeys("×·⋅∗", "*") | {"÷": "/", "∕": "/", "−": "-", "–": "-"})
-_LATEX = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\dfrac": r"\frac", r"\tfrac": r"\frac"}
-_LATEX_WORDS = re.compile(r"\\(?:times|cdot|div|dfrac|tfrac)(?![A-Za-z])")
-_WRAPPERS = re.compile(r"\$|\\[()\[\],;!]|\\(?:left|right)(?![A-Za-z])")
+SYMBOLS = str.maketrans(dict.fromkeys("×·⋅∗", "*") | {"÷": "/", "∕": "/", "−": "-", "–": "-"})
+LATEX = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\dfrac": r"\frac", r"\tfrac": r"\frac"}
+LATEX_WORDS = re.compile(r"\\(?:times|cdot|div|dfrac|tfrac)(?![A-Za-z])")
+WRAPPERS = re.compile(r"\$|\\[()\[\],;!]|\\(?:left|right)(?![A-Za-z])")
 _TOKEN = re.compile(r"\s*(?:([0-9]+)|(\\frac(?![A-Za-z])|[-+*/(){}]))")
 _FORBIDDEN = re.compile(r"\*\s*\*|/\s*/|[\^%]")
 _DECIMAL = re.compile(r"[0-9]\s*\.\s*[0-9]|(?<![0-9A-Za-z_])\.[0-9]|[0-9]\.(?![A-Za-z0-9_(])")
@@ -38,9 +38,9 @@ class Unreadable(ValueError):
 def normalise(text: str) -> str:
     """One spelling for every operator (× · ⋅ ∗ ÷ − and their LaTeX words); mathematics delimiters removed."""
     if "\\" in text or "$" in text:
-        text = _WRAPPERS.sub(" ", text)
-        text = _LATEX_WORDS.sub(lambda match: _LATEX[match.group()], text)
-    return text if text.isascii() else text.translate(_SYMBOLS)
+        text = WRAPPERS.sub(" ", text)
+        text = LATEX_WORDS.sub(lambda match: LATEX[match.group()], text)
+    return text if text.isascii() else text.translate(SYMBOLS)
 
 
 def parse(text: str) -> Tree:

@@ -6,14 +6,14 @@ The reader respells the text first, which moves characters; here each of them re
 import re
 from collections.abc import Callable, Sequence
 
-from entropy_lab.tasks.countdown.entrances import _CALCULATION, _EMPHASIS, _POWER, _REST_WITH_RESULT
-from entropy_lab.tasks.countdown.expressions import _LATEX, _LATEX_WORDS, _SYMBOLS, _WRAPPERS
+from entropy_lab.tasks.countdown.entrances import EMPHASIS, POWER, REACH, find_calculation
+from entropy_lab.tasks.countdown.expressions import LATEX, LATEX_WORDS, SYMBOLS, WRAPPERS
 
 _RESPELLINGS: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
-    (_WRAPPERS, lambda _: " "),
-    (_LATEX_WORDS, lambda word: _LATEX[word]),
-    (_POWER, lambda _: "^"),
-    (_EMPHASIS, lambda _: ""),
+    (WRAPPERS, lambda _: " "),
+    (LATEX_WORDS, lambda word: LATEX[word]),
+    (POWER, lambda _: "^"),
+    (EMPHASIS, lambda _: ""),
 )
 
 
@@ -23,23 +23,17 @@ def first_operator(nums: Sequence[int], text: str) -> tuple[str, int] | None:
     The place is an index into `text`; for an operator of several characters (`\times`) it is the last of them, so that
     `text[: place + 1]` holds the operator whole. None where there is no calculation.
     """
-    spelled, ends = _respelled(text)
-    given = {str(number) for number in nums}
-    for match in _CALCULATION.finditer(spelled):
-        operand, operator = match.groups()
-        if operand in given:
-            return f"{operand}{operator}", ends[match.start(2)]
-        if _REST_WITH_RESULT.match(spelled, match.end()):
-            return "off-input", ends[match.start(2)]
-    return None
+    spelled, ends = _respelled(text[:REACH])
+    found = find_calculation(nums, spelled)
+    return None if found is None else (found[0], ends[found[1]])
 
 
 def _respelled(text: str) -> tuple[str, list[int]]:
     """The text as the reader spells it, and for each of its characters the last original one it stands for."""
     spelled, ends = text, list(range(len(text)))
     for pattern, word_for in _RESPELLINGS:
-        if pattern is _POWER:  # symbols become ASCII, one for one, before powers and emphasis are told apart
-            spelled = spelled.translate(_SYMBOLS)
+        if pattern is POWER:  # symbols become ASCII, one for one, before powers and emphasis are told apart
+            spelled = spelled.translate(SYMBOLS)
         pieces, kept, done = [], [], 0
         for match in pattern.finditer(spelled):
             word = word_for(match.group())
