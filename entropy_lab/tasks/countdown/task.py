@@ -22,8 +22,8 @@ LADDER_RULES = Rules(integers_only=True, minimum=0, max_value=225)
 """Rules of the embedded ladder: whole numbers that a number-level vocabulary can hold; 225 = 15 × 15 (ours)."""
 
 LARGEST_ENUMERATED = 6
-"""Problems of more numbers have no solution space here (ours): six numbers, the television game, are solved in a
-fraction of a second; seven take ten times as long and may have millions of forms."""
+"""Problems of more numbers have no solution space here (ours): six, the television game, mostly take a few hundredths
+of a second and have at most some ten thousand forms; seven can have over a million."""
 
 FORMATS: dict[Format, str] = {
     "steps": (
