@@ -33,8 +33,8 @@ class Opening:
 def openings(forms: Iterable[Tree], rules: Rules) -> tuple[Opening, ...]:
     """One opening for each family and second number that some solution among the canonical `forms` has.
 
-    Of several it is the one with the fewest opening brackets (ours), then the first by its text. Sorted by family and
-    second number.
+    Of several it is the one with the fewest brackets before the operator, then the fewest in all, then the first by its
+    text (ours). Sorted by family and second number.
     """
     best: dict[tuple[str, int], Opening] = {}
     for form in forms:
@@ -50,8 +50,8 @@ def entrance_text(family: str, found: Iterable[Opening]) -> str:
     return min((one.text for one in found if one.family == family), key=len, default=family)
 
 
-def _effort(one: Opening) -> tuple[int, str]:
-    return one.whole.count("("), one.whole
+def _effort(one: Opening) -> tuple[int, int, str]:
+    return one.text.count("("), one.whole.count("("), one.whole
 
 
 @lru_cache(maxsize=200_000)
