@@ -73,9 +73,15 @@ def label(text: str, limit: int, *, spaces: bool = False, drawable: Container[in
 
 
 def short_name(name: str, limit: int, *, drawable: Container[int] | None = None) -> str:
-    """A checkpoint's name on one line; a long one loses its middle, because its ends tell it from another."""
+    """A checkpoint's name on one line; a long one loses its middle, because its ends tell it from another.
+
+    A long path loses folders from its front instead, as long as its last part fits.
+    """
     whole = label(name, 8 * limit, drawable=drawable)
     if len(whole) <= limit:
         return whole
+    folder = whole.find("/", len(whole) - limit + 1)
+    if folder >= 0:
+        return f"…{whole[folder:]}"
     head = (limit - 1) // 2
     return f"{whole[:head]}…{whole[len(whole) - (limit - 1 - head) :]}"

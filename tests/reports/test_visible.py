@@ -55,6 +55,8 @@ def test_a_label_cuts_long_text_at_the_end_and_a_name_in_the_middle() -> None:
     assert label("a" * 10_000, 8) == "aaaaaaa…"
     assert label("exactly8", 8) == "exactly8"
     assert short_name("builtin:countdown-step-0400", 13) == "builti…p-0400"
+    assert short_name("/data/runs/a/step-400 [forced]", 20) == "…/step-400 [forced]"
+    assert short_name("/data/runs/a/a-name-too-long-for-it", 13) == "/data/…for-it"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
