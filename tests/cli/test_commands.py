@@ -152,12 +152,18 @@ def test_interrupt_says_how_to_go_on(tmp_path):
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts what it puts in the background with Ctrl-C ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "a" / "run.json").is_file() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "a" / "run.json").is_file() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 130
     assert "continue" in told
     assert "Traceback" not in told
