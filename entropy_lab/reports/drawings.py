@@ -5,7 +5,6 @@ Bands and bars are the intervals; the caption says so and gives n.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch, Rectangle
 from numpy.typing import NDArray
 
+from entropy_lab.diagnostics.families import FamilyGrid
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.reports.contents import Curve
 from entropy_lab.reports.lines import band, plot_curves, spread
@@ -30,9 +30,6 @@ from entropy_lab.reports.style import (
 )
 from entropy_lab.reports.svg import INK
 from entropy_lab.reports.wording import finite, number, percent
-
-if TYPE_CHECKING:
-    from entropy_lab.diagnostics.families import FamilyGrid
 
 Floats = NDArray[np.float64]
 _UPRIGHT = 46  # characters that fit side by side under a plot
@@ -190,7 +187,7 @@ def _outside(box: Floats) -> float:
     return 100.0 * float(max(-box[:2].min(), box[2:].max() - 1, 0))
 
 
-def family_grids(name: str, title: str, caption: str, grids: Sequence["FamilyGrid"]) -> Drawing | None:
+def family_grids(name: str, title: str, caption: str, grids: Sequence[FamilyGrid]) -> Drawing | None:
     """Operand × operator, a panel a checkpoint: access as shade, execution as the filled part of a ring.
 
     A ring stands where samples start; a stroke crosses a cell that no problem's menu offers.
@@ -226,7 +223,7 @@ def _ring(fill: str) -> Line2D:
     return Line2D([], [], marker="o", linestyle="", markersize=7, color=INK, markerfacecolor=fill)
 
 
-def _panel(axes: Axes, grid: "FamilyGrid", most: float, *, leftmost: bool) -> None:
+def _panel(axes: Axes, grid: FamilyGrid, most: float, *, leftmost: bool) -> None:
     for (row, column), access in np.ndenumerate(grid.access):
         share = float(access) / most if np.isfinite(access) else 0.0
         corner = (column - 0.5, row - 0.5)

@@ -1,7 +1,6 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +12,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, Rectangle
 from synthetic import HOSTILE, curve, empty_curve
 
+from entropy_lab.diagnostics.families import FamilyGrid
 from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.reports.contents import Diagnosis
 from entropy_lab.reports.drawings import Point, curves, family_grids, levels, scatter
@@ -28,7 +28,7 @@ def share(value: float | None, half: float | None = 0.1, n: int = 50) -> Metric:
     return Metric("m", value, *ends, "share", n)
 
 
-def grid(name: str = "a", **changes: Any) -> Any:
+def grid(name: str = "a", **changes: Any) -> FamilyGrid:
     access = np.array([[0.5, 0.25, 0.0, 0.0], [0.0, 0.125, 0.125, 0.0]])
     starts = (access * 80).astype(np.int64)
     execution = np.array([[0.25, 1.0, np.nan, np.nan], [np.nan, 0.0, 0.5, np.nan]])
@@ -37,7 +37,7 @@ def grid(name: str = "a", **changes: Any) -> Any:
         "checkpoint": name, "operands": ("1 (smallest)", "2"), "operators": ("+", "-", "*", "/"),
         "access": access, "execution": execution, "starts": starts, "offered": offered,
     }  # fmt: skip
-    return SimpleNamespace(**{**parts, **changes})
+    return FamilyGrid(**{**parts, **changes})
 
 
 def one_of_each(text: str = "a") -> tuple[Drawing, ...]:

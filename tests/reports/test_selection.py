@@ -65,3 +65,10 @@ def test_two_checkpoints_have_their_differences_beside_them(compared: Diagnosis)
     assert pair_rows(compared) == ()
     other = replace(compared.differences[0], checkpoint="another - pair")
     assert len(pair_rows(replace(compared, differences=(*compared.differences, other)))[0].differences) == 2
+
+
+def test_one_pair_of_three_is_not_a_column(several: Diagnosis) -> None:
+    pair = several.differences[0].checkpoint
+    only = tuple(metric for metric in several.differences if metric.checkpoint == pair)
+    rows = pair_rows(replace(several, differences=only))
+    assert [metric for row in rows for metric in row.differences] == list(only)

@@ -116,3 +116,15 @@ def test_hostile_arms_fit(hostile: Diagnosis) -> None:
     assert max(cell_len(line) for line in text.splitlines()) <= 80
     assert not re.search("[\x00-\x08\x0b-\x1f\u202e\ud800]", text)
     assert "[bold red]not" in text
+
+
+def test_wide_intervals_take_more_tables_and_stay_whole(several: Diagnosis) -> None:
+    parts_ = tuple(
+        replace(part, metrics=tuple(replace(one, value=-0.2163, low=-0.2441, high=-0.1892) for one in part.metrics))
+        for part in several.checkpoints
+    )
+    text = rendered(replace(several, checkpoints=parts_, differences=()))
+    assert text.count("[−0.244, −0.189]") >= 3 * len(parts_[0].metrics)
+    assert len(re.findall("^builtin:sft-middle ", text, re.M)) == 4
+    assert "…" not in text
+    assert max(cell_len(line) for line in text.splitlines()) <= 80

@@ -117,8 +117,9 @@ def test_percent() -> None:
     assert (percent(0.95), percent(0.999)) == ("95%", "99.9%")
 
 
-def test_the_sentence_of_several_arms_is_their_range(several: Diagnosis) -> None:
-    text = sentence(several)
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_sentence_of_several_arms_is_their_range(several: Diagnosis, step: int) -> None:
+    text = sentence(replace(several, checkpoints=several.checkpoints[::step]))
     assert text.startswith("3 arms on countdown, 100 problems × 64 samples: pass@1 from ")
     named = {name: [one for part in several.checkpoints for one in part.metrics if one.metric == name]
              for name in ("pass@1", "coverage.family")}  # fmt: skip
