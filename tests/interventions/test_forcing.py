@@ -204,6 +204,14 @@ def test_controls_are_what_they_say(case, seed):
                 assert solutions(one.continued.data["nums"], target, LADDER_RULES)
 
 
+def test_a_value_is_not_corrupted_to_the_target_but_to_what_leads_on():
+    """3*5=15 on the way to 16: 16 would be the answer, 14 leads nowhere, 17-1 is the target again."""
+    steps = made(STEPS, countdown_problem([1, 3, 5], 16))
+    corrupted = {one.body: one.continued for one in steps.prefixes if one.level == "corrupted"}
+    assert corrupted["3*5=17"] == countdown_problem([1, 17], 16)
+    assert not {"3*5=15", "3*5=16"} & set(corrupted)
+
+
 def test_infeasible_entrances_depend_on_the_seed():
     problem = countdown_problem([3, 5, 7, 11], 26)
     assert len({ladder(STEPS, problem, None, seed).infeasible for seed in range(5)}) > 1

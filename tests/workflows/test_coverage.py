@@ -64,6 +64,14 @@ def test_all_arms_have_all_problems_and_samples(analysis, rollouts, spaces):
     assert counts == {(name, problem): 8 for name in ARMS for problem in spaces}
 
 
+def test_all_arms_draw_from_the_same_seeds(rollouts):
+    drawn = {name: {} for name in ARMS}
+    for row in rollouts.table.select(("checkpoint", "problem_id", "sample_index", "seed")).to_pylist():
+        drawn[row["checkpoint"]][row["problem_id"], row["sample_index"]] = row["seed"]
+    assert all(drawn[name] == drawn[EARLY] for name in ARMS)
+    assert len(set(drawn[EARLY].values())) == len(drawn[EARLY])
+
+
 def test_numbers_of_every_arm_and_pair(analysis):
     found = metric_of(analysis)
     measured = "pass@1 pass@8 coverage.family coverage.solution access.support_mass access.top1 access.entropy"

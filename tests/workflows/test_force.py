@@ -1,3 +1,5 @@
+"""`force` on the embedded ladder and on untrained models: counts, masses, controls, resume, what is left behind."""
+
 import json
 from dataclasses import replace
 
@@ -13,11 +15,14 @@ from entropy_lab.checkpoints import load_checkpoint
 from entropy_lab.engines.protocol import Sampling
 from entropy_lab.errors import InputError
 from entropy_lab.interventions.forcing import entrance_prefix
+from entropy_lab.interventions.prefix_ladder import ladder
 from entropy_lab.prompts import encode_prompt
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import Run
-from entropy_lab.tasks.countdown.task import Countdown
+from entropy_lab.tasks.countdown.task import LADDER_RULES, Countdown, countdown_problem
+from entropy_lab.tasks.protocol import Grade
 from entropy_lab.workflows.force import ForcePlan, force
+from entropy_lab.workflows.forced_table import family_table
 
 PLAN = ForcePlan(problems=6, samples=48, continuations=12, device="cpu", sampling=Sampling(max_new_tokens=40, seed=3))
 
@@ -152,6 +157,45 @@ def test_a_run_cut_short_ends_with_the_same_numbers(analysis, tmp_path, monkeypa
     for name in ("metrics.json", "families.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (analysis.folder / name).read_bytes()
     assert again.metrics == analysis.metrics
+
+
+def test_what_is_counted_of_hand_written_samples():
+    """A forced sample counts where it ends correct in the family it was forced to; failed gradings count nowhere."""
+    task, problem = Countdown((), "steps", LADDER_RULES), countdown_problem([1, 3, 5], 16)
+    steps = ladder(task, problem, None, 0)
+    prefix = {(one.level, one.body): one for one in steps.prefixes}
+    free, entrance, wrong = prefix["empty", ""], prefix["entrance", "3*"], prefix["corrupted", "3*5=17"]
+    written = [
+        (free, "3*5=15,15+1=16"),
+        (free, "98-35=63, so no"),
+        (free, "nothing"),
+        (free, None),
+        (entrance, "3*5=15,15+1=16"),
+        (entrance, "3*1 no <answer>5*3=15,15+1=16</answer>"),
+        (entrance, "3*1=3"),
+        (entrance, None),
+        (wrong, "3*5=17,17-1=16"),
+        (wrong, "3*5=17,17+1=18"),
+    ]
+    rows = []
+    for index, (_, text) in enumerate(written):
+        grade = Grade(correct=None, code="failed") if text is None else task.grade(problem, text)
+        given = {"correct": grade.correct, "family": grade.family, "first_calculation": grade.first_calculation}
+        rows.append({"checkpoint": "a", "problem_id": problem.id, "sample_index": index, "text": text, **given})
+    table = family_table(
+        Rollouts.from_rows(rows),
+        {(problem.id, index): one for index, (one, _) in enumerate(written)},
+        [steps],
+        {(problem.id, family): -1.0 for family in steps.menu},
+    )
+    assert (table.samples_P[0], table.started_P[0], table.solved_P[0]) == (3, 2, 1)
+    starts = dict(zip(table.family_F, table.first_F.tolist(), strict=True))
+    assert {family: count for family, count in starts.items() if count} == {"3*": 1}
+    row = table.family_F.index("3*")
+    assert (table.free_correct_F[row], table.completed["entrance"][row], table.asked["entrance"][row]) == (1, 1, 3)
+    assert (table.completed["corrupted"][row], table.asked["corrupted"][row]) == (0, 2)
+    assert (table.completed["continued"][row], table.asked["continued"][row]) == (1, 2)
+    assert table.offered_F.tolist() == [True] * len(steps.menu) + [False] * len(steps.infeasible)
 
 
 def test_whatever_changes_the_rollouts_names_another_run(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from entropy_lab.tasks.boxed import last_boxed
@@ -51,6 +52,7 @@ class Verdict:
         return self.code == "correct"
 
 
+@lru_cache(maxsize=1)  # a grade asks for the verdict and then for the answer as written
 def find_answer(text: str) -> str | None:
     """The body of the last closed answer: `<answer>` tags before `\\boxed{}`, a box inside tags opened; else None."""
     body = text

@@ -10,11 +10,13 @@ REACH = 50_000
 
 POWER = re.compile(r"(?<=[0-9])\s*\*\*\s*(?=[0-9])")
 EMPHASIS = re.compile(r"\*\*|__")
-_NUMBER = r"[0-9]{1,18}(?![0-9])"
+# Repeats are possessive (`+` after the quantifier): giving back a space, digit or operation never finds a match.
+_NUMBER = r"[0-9]{1,18}+(?![0-9])"
 _CALCULATION = re.compile(
-    rf"(?<![0-9A-Za-z_.^])({_NUMBER})\s*([-+*/])\s*(?:\((?=\s*(?:[-(]\s*)?[0-9])|{_NUMBER}(?!\.[0-9])(?!\s*\^))"
+    rf"(?<![0-9A-Za-z_.^])({_NUMBER})\s*+([-+*/])\s*+"
+    rf"(?:\((?=\s*+(?:[-(]\s*+)?[0-9])|{_NUMBER}(?!\.[0-9])(?!\s*+\^))"
 )
-_REST_WITH_RESULT = re.compile(rf"(?:\s*[-+*/]\s*{_NUMBER}(?!\.[0-9])){{0,8}}\s*=\s*-?[0-9]")
+_REST_WITH_RESULT = re.compile(rf"(?:\s*+[-+*/]\s*+{_NUMBER}(?!\.[0-9])){{0,8}}+\s*+=\s*+-?[0-9]")
 
 
 def first_calculation(nums: Sequence[int], text: str) -> str | None:

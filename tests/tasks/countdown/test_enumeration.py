@@ -80,6 +80,23 @@ def test_five_numbers_equal_pair_combining(nums, target, rules):
     assert set(solutions(nums, target, rules)) == pair_combining(nums, target, rules)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from([Rules(), Rules(integers_only=True), LADDER, Rules(minimum=-3, max_value=80)]))
+def test_random_problems_equal_pair_combining(data, rules):
+    nums = data.draw(st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 5, 7, 10, 25, 75]), min_size=3, max_size=5))
+    target = data.draw(st.one_of(st.integers(0, 30), st.integers(31, 400)))
+    assert set(solutions(nums, target, rules)) == pair_combining(nums, target, rules)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 10), min_size=3, max_size=4), st.integers(0, 60), st.sampled_from(["all", "any"]))
+def test_pair_combining_over_subsets_is_leaving_numbers_out(nums, target, use):
+    sizes = range(1, len(nums) + 1) if use == "any" else [len(nums)]
+    subsets = {subset for size in sizes for subset in combinations(sorted(nums), size)}
+    expected = set().union(*(pair_combining(subset, target) for subset in subsets))
+    assert set(solutions(nums, target, Rules(use=use))) == expected
+
+
 def test_the_worst_case_tried_of_six_numbers():
     forms = solutions([1, 2, 3, 4, 5, 6], 10)
     assert len(forms) == len(set(forms)) == 44_070

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from entropy_lab.tasks.countdown.answers import grade_answer
+from entropy_lab.tasks.countdown.answers import find_answer, grade_answer
 from entropy_lab.tasks.countdown.expressions import value_of
 from entropy_lab.tasks.countdown.task import Countdown, countdown_problem
 
@@ -60,6 +60,7 @@ UNITS = [
         "\\",
     ),
     *("<answer>", "</answer>", "<answer>3</answer>", r"\boxed{", r"\boxed{}", r"\boxed   ", r"\frac{", r"\times ", "$"),
+    *("1 ", "1-", "=", "98*9/"),
     *(r"\(", "3×", "٣", "\x00", "3*5=15,", "3+(  ", "so we try 3 and 5 again ", "3 + (", "3.", "-", "-("),
 ]
 
@@ -87,10 +88,11 @@ def long_text(opening: str, unit: str, ending: str) -> str:
 
 
 def worst_seconds(texts) -> float:
-    """Longest CPU time of one grade. Every text is graded in every format."""
+    """Longest CPU time of one grade. Every text is graded in every format, each time as if it were new."""
     worst = 0.0
     for text in texts:
         for task in TASKS:
+            find_answer.cache_clear()
             began = time.process_time()
             grade = task.grade(PROBLEM, text)
             worst = max(worst, time.process_time() - began)
