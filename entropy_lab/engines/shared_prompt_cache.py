@@ -1,15 +1,16 @@
-"""Keys and values of a batch in which every prompt is held once, however many rows continue it.
+"""Keys and values of a batch in which every prompt is computed and held once, however many rows continue it.
 
 A row's attention has two parts: over the prompt that it shares with its siblings, where all rows of a prompt form one
 matrix product, and over its own completion. Each part is a softmax of its own; their log-sum-exps say how to mix
-them. Knows plain causal attention only, and raises `NotPlainAttention` where a model asks for anything else.
+them. A prompt that begins another one is not computed again: causal attention gives it the other's keys and values.
+Knows plain causal attention only, and raises `NotPlainAttention` where a model asks for anything else.
 
 Shape letters: R rows, C contexts (prompts) of a bucket, K key-value heads, G query heads a key-value head, D head size,
 T completion length, H hidden size.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from entropy_lab.engines.policy import Policy
-from entropy_lab.engines.prompt_buckets import Bucket, bucketed, product
+from entropy_lab.engines.prompt_buckets import Bucket, bucketed, leaves, product
 
 ATTENTION = "entropy_lab_shared_prompt"
 GROWTH = 64  # completion positions allotted at a time; ours
@@ -32,45 +33,79 @@ class NotPlainAttention(Exception):
     """The model's attention is more than a causal softmax over all earlier positions."""
 
 
+class Pass(NamedTuple):
+    """What a forward pass over contexts leaves behind: keys and values, a layer each, [contexts, K, longest, D]."""
+
+    keys: list[Tensor]
+    values: list[Tensor]
+
+
 class SharedPromptCache:
-    """One batch's keys and values; see `engines.decoding.DecodeCache` for the protocol."""
+    """One batch's keys and values; see `engines.decoding.DecodeCache` for the protocol.
+
+    `forward_tokens` counts the tokens that went through the model, padding included.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._layers = plain_layers(policy)
         self._buckets: list[Bucket] = []
-        self._filling: Bucket | None = None
+        self._filling: Pass | None = None
         self._context_R = np.zeros(0, np.int64)  # context of each row, ascending
         self._position_R = torch.empty(0, dtype=torch.int64)  # of the next token to be fed
+        self.forward_tokens = 0
         self._length = 0  # completion tokens held
         self._keys: list[Tensor] = []  # a layer: [R or more, K, T or more, D]
         self._values: list[Tensor] = []
 
     def prefill(self, contexts: Sequence[Sequence[int]], counts: Sequence[int]) -> Tensor:
-        """Compute every context once; the final hidden state [R, H] of its last token for each of its rows."""
-        hidden = []
-        for bucket, rows in bucketed(contexts, counts):
-            lengths = [len(ids) for ids in bucket]
-            ids = np.zeros((len(bucket), max(lengths)), np.int64)
-            for row, context in zip(ids, bucket, strict=True):
-                row[: len(context)] = context
-            hidden.append(self._prefill_bucket(ids, lengths, np.array(rows)))
-        self._context_R = np.repeat(np.arange(len(contexts)), counts)
-        self._position_R = self._tensor(np.repeat([len(context) for context in contexts], counts))
-        return torch.cat(hidden)
+        """Compute every token of a context once; the final hidden state [R, H] of its last one for each of its rows.
 
-    def _prefill_bucket(self, ids: NDArray[np.int64], lengths: list[int], rows_C: NDArray[np.int64]) -> Tensor:
-        device = self._policy.device
-        bucket = Bucket(lengths, device)
-        bucket.place(rows_C)
-        self._buckets.append(bucket)
-        self._filling = bucket
-        hidden = self._forward(self._tensor(ids), torch.arange(ids.shape[1], device=device)[None])
+        A context that begins another one takes its part of what is computed for the longest of them.
+        """
+        leaf_C, length_C = leaves(contexts), np.array([len(context) for context in contexts])
+        runs = bucketed(contexts, counts)
+        members = np.split(np.arange(len(contexts)), np.cumsum([len(run) for run, _ in runs])[:-1])
+        passes: dict[int, tuple[Pass, int]] = {}  # of a leaf, and its row there
+        last: dict[int, Tensor] = {}
+        for run_C in members:
+            own_C = run_C[leaf_C[run_C] == run_C]
+            if len(own_C):
+                computed, hidden = self._compute([contexts[one] for one in own_C])
+                passes |= {int(one): (computed, row) for row, one in enumerate(own_C)}
+                served_C = np.flatnonzero(np.isin(leaf_C, own_C))
+                row_C = np.searchsorted(own_C, leaf_C[served_C])
+                taken = hidden[self._tensor(row_C), self._tensor(length_C[served_C] - 1)]
+                last |= dict(zip(served_C.tolist(), taken, strict=True))
+        for (run, rows), run_C in zip(runs, members, strict=True):
+            bucket = Bucket([len(context) for context in run], self._policy.device)
+            bucket.place(np.array(rows))
+            held = [passes[leaf] for leaf in leaf_C[run_C].tolist()]
+            if (leaf_C[run_C] == run_C).all():
+                bucket.keys, bucket.values = held[0][0]
+            else:
+                bucket.keys, bucket.values = (
+                    [bucket.gather([of[part][layer][row] for of, row in held]) for layer in range(self._layers)]
+                    for part in (0, 1)
+                )
+            self._buckets.append(bucket)
+        self._context_R = np.repeat(np.arange(len(contexts)), counts)
+        self._position_R = self._tensor(np.repeat(length_C, counts))
+        return torch.stack([last[one] for one in range(len(contexts))])[self._tensor(self._context_R)]
+
+    def _compute(self, contexts: Sequence[Sequence[int]]) -> tuple[Pass, Tensor]:
+        """One forward pass over contexts padded to the longest; also the final hidden states [contexts, longest, H]."""
+        ids = np.zeros((len(contexts), max(map(len, contexts))), np.int64)
+        for row, context in zip(ids, contexts, strict=True):
+            row[: len(context)] = context
+        computed = self._filling = Pass([], [])
+        hidden = self._forward(self._tensor(ids), torch.arange(ids.shape[1], device=self._policy.device)[None])
         self._filling = None
-        if len(bucket.keys) != self._layers:
-            raise NotPlainAttention(f"{len(bucket.keys)} of its {self._layers} layers let their attention be replaced")
-        last_CH = hidden[torch.arange(len(lengths), device=device), bucket.lengths_C - 1]
-        return last_CH.repeat_interleave(self._tensor(rows_C), dim=0)
+        if len(computed.keys) != self._layers:
+            raise NotPlainAttention(
+                f"{len(computed.keys)} of its {self._layers} layers let their attention be replaced"
+            )
+        return computed, hidden
 
     def step(self, token_R: Tensor) -> Tensor:
         """Feed one token a row; its final hidden state, [R, H]."""
@@ -110,6 +145,7 @@ class SharedPromptCache:
         return torch.from_numpy(array).to(self._policy.device)
 
     def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        self.forward_tokens += ids.numel()
         return self._policy.hidden(ids, positions, use_cache=False, shared_prompt_cache=self)
 
     def _grow(self) -> None:
@@ -149,12 +185,12 @@ class SharedPromptCache:
         return torch.lerp(prompt, own, share).to(query.dtype).reshape(R, 1, -1, values.shape[-1])
 
     def _attend_prompt(
-        self, bucket: Bucket, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
+        self, computed: Pass, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
     ) -> Tensor:
-        if layer != len(bucket.keys) or query.shape[1] % key.shape[1]:
+        if layer != len(computed.keys) or query.shape[1] % key.shape[1]:
             raise NotPlainAttention(f"layer {layer} attends out of turn or with heads of its own arrangement")
-        bucket.keys.append(key.to(held_dtype(key)).contiguous())
-        bucket.values.append(value.to(held_dtype(key)).contiguous())
+        computed.keys.append(key.to(held_dtype(key)).contiguous())
+        computed.values.append(value.to(held_dtype(key)).contiguous())
         # padding stands on the right, so a causal mask alone keeps real tokens from seeing it
         mixed = nn.functional.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]

@@ -47,6 +47,12 @@ class TransformersEngine:
         self._survivable: int | None = None  # rows with which memory did not run out, once it has
         self._policy, self._shares_prompts = self._policy_of(checkpoint.model)
         self._memory = free_bytes(self._policy.device)
+        self._forward_tokens = 0
+
+    @property
+    def forward_tokens(self) -> int:
+        """Tokens sent through the model so far, padding included, by batches that have ended and share prompts."""
+        return self._forward_tokens
 
     def rows(self, requests: Sequence[Request], sampling: Sampling) -> int:
         """How many rows run together for such requests; the same throughout the engine's life."""
@@ -81,9 +87,8 @@ class TransformersEngine:
             waiting.extendleft(reversed(others))
             contexts = contexts_of(batch, sampling, limit)
             vocabulary = self._checkpoint.tokenizer_size if sampling.mask_unused else None
-            decoding = Decoding(
-                policy, self._new_cache(policy), contexts, sampling, self._end_ids, self._name, vocabulary
-            )
+            cache = self._new_cache(policy)
+            decoding = Decoding(policy, cache, contexts, sampling, self._end_ids, self._name, vocabulary)
             rest: list[Request] = []
             try:
                 for trajectory in decoding.trajectories():
@@ -104,7 +109,10 @@ class TransformersEngine:
                 self._progress.note(
                     f"Out of memory with {open_rows} trajectories at once: going on with {self._survivable}."
                 )
-            del decoding
+            finally:
+                if isinstance(cache, SharedPromptCache):
+                    self._forward_tokens += cache.forward_tokens
+            del decoding, cache
             if rest:
                 release()
                 waiting.appendleft(rest)

@@ -11,48 +11,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from entropy_lab.errors import InputError
-from entropy_lab.scoring.moments import LOG_2, UNDERFLOW, TokenStatistics, column_blocks, sweep
+from entropy_lab.scoring.logit_gradient import Columns, TopTargets, logit_gradient
+from entropy_lab.scoring.moments import TokenStatistics, column_blocks, sweep
 from entropy_lab.scoring.tiles import HeadTiles, LogitMap, LogitTiles
 
 
-class _Columns(NamedTuple):
-    """What the way back needs of each token, shape (N,): the forward's numbers and the incoming gradients."""
-
-    targets: Tensor
-    largest: Tensor
-    log2_sum: Tensor
-    entropy: Tensor
-    varentropy: Tensor
-    by_logprob: Tensor
-    by_entropy: Tensor
-    by_varentropy: Tensor
-
-    def rows(self, first: int, last: int) -> "_Columns":
-        """The tokens first … last, each column of shape (n, 1)."""
-        return _Columns(*(column[first:last].unsqueeze(1) for column in self))
-
-
-def _logit_gradient(tiles: HeadTiles, start: int, stop: int, tokens: _Columns) -> Tensor:
-    """Gradient with respect to scale·hidden·weight + bias at ids start … stop of the open block, shape (n, v).
-
-    With a = log p + H: ∂logp/∂z = 1[target] − p, ∂H/∂z = −p·a, ∂varentropy/∂z = p·(a² + 2a − varentropy).
-    """
-    z = tiles.tile(start, stop)
-    slope = tiles.slope(z)
-    log2_p = z.sub_(tokens.largest).sub_(tokens.log2_sum).clamp_(min=UNDERFLOW)
-    p = torch.exp2(log2_p, out=tiles.scratch[: z.numel()].view_as(z))
-    a = log2_p.mul_(LOG_2).add_(tokens.entropy)
-    # p·(g_V·a² + (2·g_V − g_H)·a − g_V·varentropy − g_logp), in Horner's form.
-    gradient = (a * tokens.by_varentropy).add_(2 * tokens.by_varentropy - tokens.by_entropy).mul_(a)
-    gradient.sub_(tokens.by_varentropy * tokens.varentropy + tokens.by_logprob).mul_(p)
-    local = tokens.targets - start
-    inside = (local >= 0) & (local < stop - start)
-    gradient.scatter_add_(1, local.clamp_(0, stop - start - 1), tokens.by_logprob * inside)
-    return gradient.mul_(slope)
-
-
 class _TokenStatistics(torch.autograd.Function):
-    """Saves four numbers a token and computes the tiles again on the way back."""
+    """Saves five numbers a token and computes the tiles again on the way back."""
 
     @staticmethod
     def forward(
@@ -62,19 +27,21 @@ class _TokenStatistics(torch.autograd.Function):
         bias_V: Tensor | None,
         targets_N: Tensor,
         logit_map: LogitMap,
+        softmax_fix: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         found = sweep(HeadTiles(hidden_NH, weight_VH, bias_V, logit_map), targets_N, weight_VH.shape[0])
         logprob_N, entropy_N, varentropy_N = found.statistics
-        saved = (targets_N, found.largest_N, found.log2_sum_N, entropy_N, varentropy_N)
+        saved = (targets_N, found.largest_N, found.log2_sum_N, logprob_N, entropy_N, varentropy_N)
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, *saved)
-        ctx.map = logit_map
+        ctx.map, ctx.softmax_fix = logit_map, softmax_fix
         return logprob_N, entropy_N, varentropy_N
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients_N: Tensor) -> tuple[Tensor | None, ...]:
         hidden_NH, weight_VH, bias_V, *saved = ctx.saved_tensors
-        columns = _Columns(*saved, *gradients_N)
+        columns = Columns(*saved, *gradients_N)
+        targets_N = columns.targets
         tiles = HeadTiles(hidden_NH, weight_VH, bias_V, ctx.map)
         wants_hidden, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         hidden_grad = torch.empty_like(hidden_NH) if wants_hidden else None
@@ -84,21 +51,31 @@ class _TokenStatistics(torch.autograd.Function):
         for first, last in column_blocks(0, len(hidden_NH), tiles.rows):
             tiles.open(first, last)
             tokens = columns.rows(first, last)
+            top = TopTargets(tokens) if ctx.softmax_fix else None
             block_grad_nH = torch.zeros_like(tiles.hidden_nH) if wants_hidden else None
             for start, stop in column_blocks(0, len(weight_VH), tiles.columns):
-                gradient_nv = _logit_gradient(tiles, start, stop, tokens)
+                gradient_nv = logit_gradient(tiles, start, stop, tokens, top)
                 if block_grad_nH is not None:
                     block_grad_nH.addmm_(gradient_nv, tiles.weight_rows(start, stop))
                 if weight_grad is not None:
                     weight_grad[start:stop].addmm_(gradient_nv.T, tiles.hidden_nH)
                 if bias_grad is not None:
                     bias_grad[start:stop] += gradient_nv.sum(0)
+            if top is not None:
+                ids_n, top_n1 = targets_N[first:last], top.gradient()
+                if block_grad_nH is not None:
+                    block_grad_nH.addcmul_(top_n1, weight_VH[ids_n].to(tiles.dtype))
+                if weight_grad is not None:
+                    weight_grad.index_add_(0, ids_n, top_n1 * tiles.hidden_nH)
+                if bias_grad is not None:
+                    bias_grad.index_add_(0, ids_n, top_n1.squeeze(1))
             if hidden_grad is not None and block_grad_nH is not None:
                 hidden_grad[first:last] = block_grad_nH.mul_(ctx.map.scale)
         return (
             hidden_grad,
             None if weight_grad is None else weight_grad.mul_(1 / tiles.inner).to(weight_VH.dtype),
             None if bias_grad is None else bias_grad.to(bias_V.dtype),
+            None,
             None,
             None,
         )
@@ -124,6 +101,7 @@ def token_statistics(
     bias: Tensor | None = None,
     soft_cap: float | None = None,
     scale: float = 1.0,
+    softmax_fix: bool = False,
 ) -> TokenStatistics:
     """Log-prob of each target and entropy and varentropy of its distribution, over all V head rows, in nats.
 
@@ -138,6 +116,11 @@ def token_statistics(
     Gradients with respect to hidden, weight and bias are exact for all three outputs; the way back needs a float32
     gradient of the weight besides, where one is wanted, and gives no second derivatives.
 
+    `softmax_fix` repairs what float32 loses where the target is nearly certain: with 1 − p about 1e-7 or less its own
+    gradient 1 − p comes out as 0 while the other ids' gradients still sum to −(1 − p). With the fix the gradient by the
+    logit of a target with p > 1/2 is minus the sum of the others', −expm1(log p) for the log-prob, so that the row's
+    gradients sum to 0. It costs about a hundredth of the way back of a large head.
+
     A −inf logit (a masked id: bias −inf, no soft cap) has probability 0 and all values stay finite, except the log-prob
     of a target that is itself masked, which is −inf. Masking by −inf in the weight works forward only.
 
@@ -147,7 +130,9 @@ def token_statistics(
     logit_map = LogitMap(temperature, soft_cap, scale)
     _check_shapes(hidden_NH, weight_VH, bias)
     _check_targets(targets_N, hidden_NH.shape[0], weight_VH.shape[0])
-    return TokenStatistics(*_TokenStatistics.apply(hidden_NH, weight_VH, bias, targets_N.long(), logit_map))
+    return TokenStatistics(
+        *_TokenStatistics.apply(hidden_NH, weight_VH, bias, targets_N.long(), logit_map, softmax_fix)
+    )
 
 
 @torch.no_grad()

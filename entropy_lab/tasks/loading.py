@@ -14,23 +14,28 @@ from entropy_lab.tasks.countdown.layouts import is_countdown
 from entropy_lab.tasks.problem_files import first_row, is_hub_name, is_problem_file
 from entropy_lab.tasks.protocol import Task
 
-NAMES = ("countdown", "math")
-FORMS = "countdown, a .jsonl or .parquet file of problems, a hub set owner/name, or your own path/to/file.py:Name"
+EMBEDDED = ("countdown", "countdown-train")
+NAMES = (*EMBEDDED, "math")
+FORMS = (
+    "countdown, countdown-train, a .jsonl or .parquet file of problems, a hub set owner/name, or your own "
+    "path/to/file.py:Name"
+)
 METHODS = ("problems", "messages", "grade")
 
 
 def load_task(name: str) -> Task:
     """Return the task called `name`.
 
-    Forms: `countdown` (the embedded problems); a .jsonl or .parquet file, or a hub set (Countdown if its first row
-    holds `nums` and `target`, or a trainer's ground truth of them, else mathematics); `path/to/file.py:Name`, a class
-    without required arguments or an object that has a `name` and the methods of `Task`. The last runs the user's file.
+    Forms: `countdown` and `countdown-train` (the embedded problems, to test and to train on); a .jsonl or .parquet
+    file, or a hub set (Countdown if its first row holds `nums` and `target`, or a trainer's ground truth of them, else
+    mathematics); `path/to/file.py:Name`, a class without required arguments or an object that has a `name` and the
+    methods of `Task`. The last runs the user's file.
     Raises InputError for anything else, naming what is accepted.
     """
-    if name == "countdown":
+    if name in EMBEDDED:
         from entropy_lab.tasks.countdown.task import Countdown
 
-        return Countdown.embedded()
+        return Countdown.embedded(name)
     if name == "math":
         raise InputError(
             "task math needs problems: give the path of a .jsonl or .parquet file, such as gsm8k.jsonl, or a hub set "

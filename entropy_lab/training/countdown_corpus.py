@@ -1,17 +1,45 @@
-"""Countdown problems with all their solutions, parted into train and test; examples drawn by seed and step."""
+"""Countdown problems with all their solutions, parted into train and test; examples drawn by seed and step.
 
+The ladder's own corpus is the default; `embedded_problems` makes the two files of problems that ship with the package.
+"""
+
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import combinations_with_replacement
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.countdown.enumeration import everything
 from entropy_lab.tasks.countdown.expressions import Tree
 from entropy_lab.tasks.countdown.rules import Rules, problem_key
 from entropy_lab.tasks.countdown.steps import random_steps
-from entropy_lab.training.recipe import Corpus
+from entropy_lab.tasks.countdown.task import LADDER_RULES, LARGEST_ENUMERATED
+from entropy_lab.training.piece import Section
+
+TRAIN_PROBLEMS = 3_000
+"""Training problems that ship with the package (ours)."""
+
+Size = Annotated[int, Field(ge=1, le=LARGEST_ENUMERATED)]
+Positive = Annotated[int, Field(gt=0)]
+
+
+class Corpus(Section):
+    """Which problems there are and which are held out; the defaults are those the embedded ladder was taught (ours)."""
+
+    numbers: tuple[Size, ...] = (3, 4)
+    """How many numbers a problem has."""
+    largest_number: Positive = 15
+    largest_target: Positive = 60
+    fewest_solutions: Positive = 2
+    """Problems with fewer canonical solutions are left out."""
+    test_problems: Positive = 1_000
+    corpus_seed: Annotated[int, Field(ge=0)] = 20
+    """Decides which problems are held out."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +80,9 @@ class SolvedCorpus:
         return drawn
 
 
-def build_corpus(corpus: Corpus, rules: Rules, seed: int) -> SolvedCorpus:
-    """Enumerate all problems of a corpus with their solutions and hold the test problems out.
+@cache
+def build_corpus(corpus: Corpus, rules: Rules = LADDER_RULES) -> SolvedCorpus:
+    """Enumerate all problems of a corpus with their solutions and hold the test problems out; once a process.
 
     Raises:
         InputError: fewer problems than `test_problems` asks for.
@@ -67,13 +96,43 @@ def build_corpus(corpus: Corpus, rules: Rules, seed: int) -> SolvedCorpus:
     ]
     if len(problems) <= corpus.test_problems:
         raise InputError(
-            f"The corpus holds {len(problems)} problems but `corpus.test_problems` is {corpus.test_problems}; "
+            f"The corpus holds {len(problems)} problems but `test_problems` is {corpus.test_problems}; "
             "widen the corpus or ask for fewer."
         )
-    order = np.random.default_rng(seed).permutation(len(problems))
+    order = np.random.default_rng(corpus.corpus_seed).permutation(len(problems))
     test = [problems[index] for index in order[: corpus.test_problems]]
     train = [problems[index] for index in sorted(order[corpus.test_problems :])]
     return SolvedCorpus(tuple(train), tuple(test), rules)
+
+
+def embedded_problems() -> dict[str, str]:
+    """File name in `entropy_lab/builtin` → JSONL text: all test problems of the ladder, and training problems.
+
+    The training problems are TRAIN_PROBLEMS of the corpus, drawn uniformly without replacement. Takes some ten seconds.
+    """
+    corpus = Corpus()
+    solved = build_corpus(corpus)
+    generator = np.random.default_rng([corpus.corpus_seed, TRAIN_PROBLEMS])
+    chosen = generator.permutation(len(solved.train))[:TRAIN_PROBLEMS]
+    return {
+        "countdown_test.jsonl": _rows(solved.test, solved.rules, np.random.default_rng(corpus.corpus_seed)),
+        "countdown_train.jsonl": _rows([solved.train[index] for index in chosen], solved.rules, generator),
+    }
+
+
+def _rows(problems: Sequence[SolvedProblem], rules: Rules, generator: np.random.Generator) -> str:
+    """One row a problem, its numbers in random order."""
+    stated = {name: value for name, value in asdict(rules).items() if value != getattr(Rules, name)}
+    rows = (
+        {
+            "nums": generator.permutation(problem.nums).tolist(),
+            "target": problem.target,
+            "format": "steps",
+            "rules": stated,
+        }
+        for problem in problems
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _reachable(nums: Sequence[int], rules: Rules, largest_target: int) -> dict[int, list[Tree]]:

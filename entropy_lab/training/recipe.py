@@ -1,22 +1,22 @@
-"""A recipe: everything that decides a training run, as a small TOML file checked field by field."""
+"""A recipe: everything that decides a training run, as tables of TOML, each checked field by field."""
 
-import tomllib
-from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, InstanceOf, model_validator
 
-from entropy_lab.errors import InputError
+from entropy_lab.training.advantages import AdvantageStep
+from entropy_lab.training.controllers import Controller
+from entropy_lab.training.exploration import Exploration
+from entropy_lab.training.objectives import Objective
+from entropy_lab.training.penalties import Penalty
+from entropy_lab.training.piece import Section
+from entropy_lab.training.rewards import Reward
 
 Positive = Annotated[int, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ModelShape(_Section):
+class ModelShape(Section):
     """A fresh Llama-architecture model; heads × 32 or 64 = hidden size (vLLM's CPU kernels want these head sizes)."""
 
     hidden_size: Positive
@@ -25,6 +25,8 @@ class ModelShape(_Section):
     key_value_heads: Positive
     intermediate_size: Positive
     context: Positive = 128
+    largest_number: Positive = 225
+    """Its tokenizer has one token for each number up to this."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -33,72 +35,119 @@ class ModelShape(_Section):
         return self
 
 
-class Corpus(_Section):
-    """Countdown problems and their solutions in steps, under the ladder's rules."""
+class Start(Section):
+    """What training begins from: a checkpoint, or a fresh model of a shape."""
 
-    numbers: tuple[Positive, ...]
-    """How many numbers a problem has, for example (3, 4)."""
-    largest_number: Positive
-    largest_target: Positive
-    fewest_solutions: Positive = 1
-    """Problems with fewer canonical solutions are left out."""
-    test_problems: Positive
+    checkpoint: str = "builtin:sft"
+    fresh: ModelShape | None = None
+    """Takes the place of `checkpoint`."""
+    device: str = "auto"
+    trust_remote_code: bool = False
 
 
-class Optimizer(_Section):
-    """AdamW with linear warm-up and cosine decay to a tenth of the peak."""
+class Data(Section):
+    """What is asked: a task by name, as `--task` everywhere, its first `problems` (all if absent)."""
 
-    learning_rate: Annotated[float, Field(gt=0)]
-    warmup_steps: Annotated[int, Field(ge=0)]
-    weight_decay: Annotated[float, Field(ge=0)]
-    batch_size: Positive
+    task: str = "countdown-train"
+    problems: Positive | None = None
+    prompt: Literal["auto", "chat", "raw"] = "auto"
+
+
+class Optimizer(Section):
+    """AdamW and how a batch is cut into updates."""
+
+    learning_rate: Annotated[float, Field(gt=0)] = 5e-5
+    warmup_steps: NotNegative = 0
+    schedule: Literal["constant", "cosine"] = "constant"
+    """`cosine` falls to a tenth of the peak at the last step."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
+    epochs: Positive = 1
+    """Passes over an iteration's batch."""
+    minibatches: Positive = 1
+    """Updates a pass."""
+    token_budget: Positive = 16_384
+    """Prompt and completion tokens in one forward pass; changes memory, not the gradient."""
 
 
-class Recipe(_Section):
-    """One supervised run: next-token loss on solutions drawn uniformly, checkpoints at named depths."""
+class Drawing(Section):
+    """How completions are drawn."""
+
+    temperature: Annotated[float, Field(ge=1e-3, le=1e3)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: NotNegative = 0
+    max_new_tokens: Positive = 40
+    staleness: NotNegative = 0
+    """Sample with the weights of this many iterations ago."""
+
+
+class Numerics(Section):
+    """Number formats of the training pass; weights, log-probs and losses are float32 in any case."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    softmax_fix: bool = True
+    """Give the sampled token's logit the gradient that makes its row sum to 0 where rounding would lose it."""
+
+
+class Lora(Section):
+    """Low-rank adapters in place of full fine-tuning; checkpoints hold the merged weights."""
+
+    rank: Positive = 16
+    alpha: Annotated[float, Field(gt=0)] = 32.0
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class Evaluation(Section):
+    """A small evaluation every so many steps (0: never), also before the first and after the last."""
+
+    every: NotNegative = 25
+    task: str = "countdown"
+    problems: Positive = 80
+    samples: Positive = 32
+    seed: int = 1_000_003
+
+
+class Save(Section):
+    """Checkpoints every so many steps, of which the last `keep` stay; rungs are named and always stay."""
+
+    every: Positive = 25
+    keep: Positive = 2
+    rungs: dict[str, Positive] = Field(default_factory=dict)
+    """Name → the step after which the checkpoint is kept, in 16 bits."""
+    rollouts_every: NotNegative = 1
+    """Keep the trajectories of every so many iterations; 0 keeps none."""
+    trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
+
+
+class Recipe(Section):
+    """One training run."""
 
     name: str
     steps: Positive
-    seed: int = 0
-    model: ModelShape
-    corpus: Corpus
-    optimizer: Optimizer
-    rungs: dict[str, Positive]
-    """Checkpoint name → the step after which it is kept."""
+    seed: NotNegative = 0
+    start: Start = Start()
+    data: Data = Data()
+    exploration: InstanceOf[Exploration]
+    rewards: tuple[InstanceOf[Reward], ...] = ()
+    advantage: tuple[InstanceOf[AdvantageStep], ...] = ()
+    objective: InstanceOf[Objective]
+    penalties: tuple[InstanceOf[Penalty], ...] = ()
+    controllers: tuple[InstanceOf[Controller], ...] = ()
+    optimizer: Optimizer = Optimizer()
+    sampling: Drawing = Drawing()
+    numerics: Numerics = Numerics()
+    lora: Lora | None = None
+    evaluation: Evaluation = Evaluation()
+    save: Save = Save()
 
     @model_validator(mode="after")
-    def _rungs_are_reached(self) -> Self:
-        late = [name for name, depth in self.rungs.items() if depth > self.steps]
+    def _holds_together(self) -> Self:
+        late = [name for name, depth in self.save.rungs.items() if depth > self.steps]
         if late:
             raise ValueError(f"rung {late[0]} lies beyond the last step {self.steps}")
+        if self.exploration.asks_policy and not self.rewards:
+            raise ValueError("an exploration that samples needs at least one of [[rewards]]")
+        if self.objective.needs_old and not self.advantage:
+            raise ValueError("this objective weighs log-probs by an advantage; give [[advantage]]")
         return self
-
-
-def load_recipe(source: str | Path) -> Recipe:
-    """Read a recipe: a path, or the name of one that ships with the package.
-
-    Raises:
-        InputError: no such recipe, not TOML, or a field that is unknown, missing or out of range.
-    """
-    path = Path(source)
-    shipped = files("entropy_lab.training") / "recipes" / f"{source}.toml"
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise InputError(f"Recipe {path} does not exist.")
-        text = path.read_text(encoding="utf-8")
-    elif shipped.is_file():
-        text = shipped.read_text(encoding="utf-8")
-    else:
-        known = sorted(entry.name[:-5] for entry in (files("entropy_lab.training") / "recipes").iterdir())
-        raise InputError(
-            f"There is no recipe {str(source)!r}. Shipped recipes: {', '.join(known)}; or give a .toml file."
-        )
-    try:
-        return Recipe.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"Recipe {source} is not valid TOML: {error}.") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"Recipe {source}, field `{field}`: {first['msg']} (found {first['input']!r}).") from error

@@ -48,6 +48,16 @@ def test_countdown_by_name():
     assert len(task.problems()) > 0
 
 
+def test_the_training_problems_by_name():
+    """The same manner of asking as the test problems, and none of them."""
+    test, train = load_task("countdown"), load_task("countdown-train")
+    assert train.name == "countdown-train"
+    assert len(train.problems()) == 3000
+    assert (train.form, train.rules) == (test.form, test.rules)
+    assert not {problem.id for problem in train.problems()} & {problem.id for problem in test.problems()}
+    assert train.space(train.problems()[0]).solutions
+
+
 def test_files_are_told_apart_by_their_fields(tmp_path):
     numbers = tmp_path / "numbers.jsonl"
     numbers.write_text(json.dumps({"nums": [3, 5, 7], "target": 22, "question": "Q?", "answer": 1}) + "\n")
@@ -175,6 +185,7 @@ def test_files_that_fail_to_import_name_the_line(tmp_path, source, words):
     ("name", "words"),
     [
         ("coutdown", "did you mean countdown?"),
+        ("countdown_train", "did you mean countdown-train?"),
         ("Maths", "did you mean math?"),
         ("zzz", "no task is called 'zzz': A task is countdown"),
         ("", "no task is called ''"),

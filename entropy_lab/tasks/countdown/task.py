@@ -25,6 +25,9 @@ LARGEST_ENUMERATED = 6
 """Problems of more numbers have no solution space here (ours): six, the television game, mostly take a few hundredths
 of a second and have at most some ten thousand forms; seven can have over a million."""
 
+EMBEDDED_FILES = {"countdown": "countdown_test.jsonl", "countdown-train": "countdown_train.jsonl"}
+"""Task name → its file of problems in the package."""
+
 FORMATS: dict[Format, str] = {
     "steps": (
         "Write the calculation as steps separated by commas, each on two numbers at hand with its result, "
@@ -52,10 +55,12 @@ class Countdown:
     name: str = "countdown"
 
     @classmethod
-    def embedded(cls) -> "Countdown":
-        """The test problems of the embedded ladder, answered in steps under LADDER_RULES."""
-        with as_file(files("entropy_lab.builtin") / "countdown_test.jsonl") as path:
-            return replace(cls.from_file(path), name="countdown")
+    def embedded(cls, name: str = "countdown") -> "Countdown":
+        """Problems of the embedded ladder, answered in steps under LADDER_RULES: `countdown`, which no rung was taught,
+        or `countdown-train`, of the problems that the rungs were taught and are trained on.
+        """
+        with as_file(files("entropy_lab.builtin") / EMBEDDED_FILES[name]) as path:
+            return replace(cls.from_file(path), name=name)
 
     @classmethod
     def from_file(cls, source: str | Path) -> "Countdown":
