@@ -20,18 +20,20 @@ from entropy_lab.workflows.shift import ShiftPlan, shift
 
 Columns = dict[str, NDArray[np.float64]]
 SHIFT = "shift.ratio"
+LONGEST = 40
+"""Tokens a completion may have, as in training."""
 METRICS = (
     *("pass@1", "pass@16", "pass@32", "coverage.family", "coverage.solution"),
-    *("cohort.coverage.family", "cohort.coverage.solution", "entropy.token_mean"),
+    *("cohort.coverage.family", "cohort.coverage.solution", "entropy.problem_mean"),
 )
 
 
-def measure(checkpoints: Sequence[str], out: Path, problems: int, samples: int, max_new_tokens: int) -> dict[str, Any]:
+def measure(checkpoints: Sequence[str], out: Path, problems: int, samples: int) -> dict[str, Any]:
     """Coverage of all checkpoints on the same problems: checkpoint → metric → values by problem, in one order.
 
     Also `cohort`, the number of problems that each of them solved.
     """
-    sampling = Sampling(max_new_tokens=max_new_tokens, seed=1)
+    sampling = Sampling(max_new_tokens=LONGEST, seed=1)
     folder = out / "coverage" / settings_hash({"checkpoints": list(checkpoints), "asked": [problems, samples]})
     folder.parent.mkdir(parents=True, exist_ok=True)
     plan = CoveragePlan(tuple(checkpoints), problems=problems, samples=samples, sampling=sampling)

@@ -15,6 +15,7 @@ from entropy_lab.files import write_json
 from entropy_lab.training.recipe_files import dump_recipe, load_recipe
 
 START = "builtin:sft"
+SUPERVISED_STEPS = 100
 SUPERVISED_RATE = 2e-4
 """Where the schedule that made the start ended, so that more of the same teaching goes on at the same pace (ours)."""
 
@@ -48,12 +49,20 @@ class BottleRun:
         return True
 
 
-def bottle_run(recipe: str, seed: int, steps: int, every: int, overrides: list[str], out: Path) -> BottleRun:
-    """The recipe from `builtin:sft`, evaluated and kept every so many steps.
+def bottle_run(
+    recipe: str, seed: int, steps: int | None, evaluations: int, overrides: list[str], out: Path
+) -> BottleRun:
+    """The recipe from `builtin:sft`, evaluated and kept so many times at equal distances.
 
-    A recipe that begins with a fresh model goes on from there at a low constant learning rate instead.
+    It takes its own number of steps unless `steps` says otherwise. A recipe that begins with a fresh model goes on from
+    the start instead, `SUPERVISED_STEPS` steps at a low constant learning rate.
+
+    Raises:
+        InputError: no such recipe, or a change that it does not take.
     """
     shipped = load_recipe(recipe)
+    steps = steps or (shipped.steps if shipped.start.fresh is None else SUPERVISED_STEPS)
+    every = max(1, steps // evaluations)
     kept = sorted({*range(every, steps + 1, every), steps})
     changes = [
         f"steps={steps}",
@@ -67,9 +76,9 @@ def bottle_run(recipe: str, seed: int, steps: int, every: int, overrides: list[s
     ]
     if shipped.start.fresh is not None:
         changes.append(f"optimizer={{learning_rate = {SUPERVISED_RATE}}}")
-    return BottleRun(
-        recipe, shipped.name, seed, steps, (*changes, *overrides), (out / f"{shipped.name}-{seed}").resolve()
-    )
+    every_change = (*changes, *overrides)
+    load_recipe(recipe, every_change)  # what is wrong shows before anything trains
+    return BottleRun(recipe, shipped.name, seed, steps, every_change, (out / f"{shipped.name}-{seed}").resolve())
 
 
 def train_all(runs: list[BottleRun], jobs: int, minutes_file: Path) -> dict[str, float]:

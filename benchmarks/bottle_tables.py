@@ -1,18 +1,19 @@
 """Comparisons of `collapse_in_a_bottle.py`: each prints its table and gives the same numbers for the results file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.bottle_checkpoints import SHIFT, mean_over_problems, paired
+from benchmarks.bottle_checkpoints import SHIFT, Columns, mean_over_problems, paired
 from benchmarks.bottle_runs import START
 from benchmarks.frontier import (
     PASS,
     Estimate,
     Track,
+    blended,
     common_tokens,
     frontier_gap,
     levels_of,
@@ -30,6 +31,7 @@ METRICS = {
     "entropy.token_mean": "entropy, token mean (nats)",
 }
 MEASURE = "coverage.family"
+ROUNDING = 1e-9
 SPACING = 0.02
 """Between the levels of pass@1 at which runs are matched (ours)."""
 Tracks = dict[str, list[Track]]
@@ -43,7 +45,7 @@ def text(estimate: Estimate, signed: bool = False) -> str:
     shown = f"{estimate.value:{'+' if signed else ''}.3f}"
     if np.isnan(estimate.low):
         return shown
-    clear = signed and (estimate.low > 0 or estimate.high < 0)
+    clear = signed and (estimate.low > ROUNDING or estimate.high < -ROUNDING)
     return f"{shown} ±{estimate.value - estimate.low:.3f}{' *' if clear else ''}"
 
 
@@ -63,9 +65,8 @@ def compare(recipes: Sequence[str], base: str, values: dict[str, dict[str, list[
 
 def show(title: str, found: dict[str, Any], metrics: dict[str, str], base: str) -> None:
     """Metrics by recipes, and under each the difference to the base."""
-    table = Table(title=title, title_justify="left")
-    for column in ("", *found):
-        table.add_column(column, no_wrap=True)
+    CONSOLE.print(f"\n{title}")
+    table = _table("", found)
     for metric, label in metrics.items():
         table.add_row(label, *(text(row[metric]["value"]) for row in found.values()))
         differences = [row[metric]["difference"] for row in found.values()]
@@ -98,9 +99,8 @@ def equal_tokens(tracks: Tracks, base: str, metrics: dict[str, str]) -> dict[str
 def matched_pass(tracks: Tracks, base: str, metrics: dict[str, str]) -> dict[str, Any]:
     """(2): the frontier, and everything at the highest pass@1 that all runs of a recipe and of the base reach."""
     levels_L = levels_of([track for row in tracks.values() for track in row], SPACING)
-    table = Table(title=f"(2) {METRICS[MEASURE]} where {PASS} is first reached; — where a seed never does")
-    for column in (PASS, *tracks):
-        table.add_column(column, no_wrap=True)
+    CONSOLE.print(f"\n(2) {METRICS[MEASURE]} where {PASS} is first reached; — where a seed never reaches it")
+    table = _table(PASS, tracks)
     at_levels = {
         name: [over_seeds(column) for column in matched(row, MEASURE, levels_L).T] for name, row in tracks.items()
     }
@@ -129,36 +129,72 @@ def matched_pass(tracks: Tracks, base: str, metrics: dict[str, str]) -> dict[str
 
 
 def measured_again(
-    title: str, chosen: dict[str, list[str]], base: str, measured: Sequence[dict[str, Any]], shifts: dict[str, float]
+    title: str,
+    chosen: dict[str, list[str]],
+    base: str,
+    base_paths: Sequence[Sequence[str]],
+    measured: Sequence[dict[str, Any]],
+    shifts: dict[str, float],
 ) -> dict[str, Any]:
-    """(3): checkpoints by recipe and seed on fresh samples; `measured` is one coverage run a seed, `shifts` by path."""
-    columns = {
-        name: [one["columns"][path] for one, path in zip(measured, paths, strict=True)]
-        for name, paths in chosen.items()
-    }
+    """(3): checkpoints by recipe and seed on fresh samples; `measured` is one coverage run a seed, `shifts` by path.
+
+    Each is compared to the base where the base's path of kept checkpoints, `base_paths` by seed, first has the same
+    measured pass@1, on the straight line between two of them.
+    """
     found: dict[str, Any] = {}
-    for name in chosen:
-        ratios = [shifts[path] for path in chosen[name]]
-        differences = None
+    for name, paths in chosen.items():
+        columns = [one["columns"][path] for one, path in zip(measured, paths, strict=True)]
+        ratios = [shifts[path] for path in paths]
+        beside = matched_to = None
+        if base in chosen and name not in (base, START):
+            beside = paired(columns, [one["columns"][path] for one, path in zip(measured, chosen[base], strict=True)])
+            beside[SHIFT] = vars(over_seeds(np.subtract(ratios, [shifts[path] for path in chosen[base]])))
         if name not in (base, START):
-            differences = paired(columns[name], columns[base])
-            differences[SHIFT] = vars(over_seeds(np.subtract(ratios, [shifts[path] for path in chosen[base]])))
+            pairs = [
+                _at_same_pass(ours, one["columns"], along, shifts)
+                for ours, one, along in zip(columns, measured, base_paths, strict=True)
+            ]
+            rivals = [pair for pair in pairs if pair is not None]
+            if len(rivals) == len(pairs):
+                matched_to = paired(columns, [rival for rival, _ in rivals])
+                matched_to[SHIFT] = vars(over_seeds(np.subtract(ratios, [ratio for _, ratio in rivals])))
         found[name] = {
-            "checkpoints": chosen[name],
-            "metrics": {**mean_over_problems(columns[name]), SHIFT: vars(over_seeds(ratios))},
-            "differences": differences,
+            "checkpoints": paths,
+            "metrics": {**mean_over_problems(columns), SHIFT: vars(over_seeds(ratios))},
+            "difference": beside,
+            "difference at the same pass@1": matched_to,
         }
     cohort = ", ".join("—" if one["cohort"] is None else f"{one['cohort']:.0f}" for one in measured)
-    table = Table(title=f"(3) {title}; cohort of {cohort} problems by seed", title_justify="left")
-    for column in ("", *found):
-        table.add_column(column, no_wrap=True)
+    CONSOLE.print(f"\n(3) {title}; cohort of {cohort} problems by seed")
+    table = _table("", found)
     for metric in next(iter(found.values()))["metrics"]:
         table.add_row(metric, *(ranged(one["metrics"].get(metric)) for one in found.values()))
-        rows = [(one["differences"] or {}).get(metric) for one in found.values()]
-        if any(rows):
-            table.add_row(f"   − {base}", *("" if row is None else ranged(row, signed=True) for row in rows))
+        for kind, label in (("difference", base), ("difference at the same pass@1", f"{base}, same {PASS}")):
+            rows = [(one[kind] or {}).get(metric) for one in found.values()]
+            if any(rows):
+                table.add_row(f"   − {label}", *("" if row is None else ranged(row, signed=True) for row in rows))
     CONSOLE.print(table)
     return found
+
+
+def _at_same_pass(
+    ours: Columns, columns: dict[str, Columns], along: Sequence[str], shifts: dict[str, float]
+) -> tuple[Columns, float] | None:
+    """The base's columns and shift ratio where it first has the pass@1 of `ours`; None where it never has."""
+    path_E = [columns[path] for path in along]
+    passes = np.array([column[PASS].mean() for column in path_E])
+    place = Track(np.arange(len(along)), np.zeros(len(along)), {PASS: passes}).place_of_level(float(ours[PASS].mean()))
+    if np.isnan(place):
+        return None
+    ratio = float(np.interp(place, np.arange(len(along)), [shifts[path] for path in along]))
+    return blended(path_E, place), ratio
+
+
+def _table(corner: str, columns: Iterable[str]) -> Table:
+    table = Table()
+    for column in (corner, *columns):
+        table.add_column(column, no_wrap=True)
+    return table
 
 
 def ranged(row: dict[str, Any] | None, signed: bool = False) -> str:
@@ -169,5 +205,5 @@ def ranged(row: dict[str, Any] | None, signed: bool = False) -> str:
     shown = f"{row['value']:{sign}.3f}"
     if np.isnan(row["low"]):
         return shown
-    clear = signed and (row["low"] > 0 or row["high"] < 0)
+    clear = signed and (row["low"] > ROUNDING or row["high"] < -ROUNDING)
     return f"{shown} [{row['low']:{sign}.3f}, {row['high']:{sign}.3f}]{' *' if clear else ''}"

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.bottle_checkpoints import measure, shift_ratio
 from benchmarks.bottle_figures import along_tokens, frontier
 from benchmarks.bottle_runs import START, BottleRun, bottle_run, train_all
-from benchmarks.bottle_tables import MEASURE, METRICS, Tracks, equal_tokens, matched_pass, measured_again, text
+from benchmarks.bottle_tables import MEASURE, METRICS, Tracks, equal_tokens, matched_pass, measured_again, ranged, text
 from benchmarks.frontier import PASS, nearest_step, read_track
 from entropy_lab.errors import InputError
 from entropy_lab.files import write_json
@@ -45,32 +45,36 @@ def checkpoints_at(runs: list[BottleRun], tracks: Tracks, places: list[float], b
 def again(
     runs: Runs, tracks: Tracks, base: str, results: dict[str, Any], arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Measure the checkpoints at equal tokens and at matched pass@1 once more, all of a seed on the same problems."""
-    seeds = len(runs[base])
+    """Measure checkpoints at equal tokens and at matched pass@1, and the base's whole path, all of a seed together."""
+    seeds = range(len(runs[base]))
     settings = {
-        "nearest kept checkpoints to equal tokens": {
+        "kept checkpoints nearest to equal tokens": {
             name: checkpoints_at(runs[name], tracks, results["equal tokens"]["places"][name], "tokens") for name in runs
         }
     }
-    for name, pair in results["matched pass@1"]["places"].items():
-        level = results["matched pass@1"]["gaps"][name]["at"]["level"]
-        settings[f"nearest kept checkpoints to {PASS} = {level:.3f}, {name} and {base}"] = {
-            one: checkpoints_at(runs[one], tracks, places, PASS) for one, places in pair.items()
-        }
+    matched = {
+        name: checkpoints_at(runs[name], tracks, pair[name], PASS)
+        for name, pair in results["matched pass@1"]["places"].items()
+    }
+    if matched:
+        settings[f"kept checkpoints nearest to the highest {PASS} that {base} reaches too"] = matched
+    base_paths = [
+        [START, *(str(run.folder / "checkpoints" / f"at-{step}") for step in track.steps_E[1:])]
+        for run, track in zip(runs[base], tracks[base], strict=True)
+    ]
     by_seed = [
-        list(dict.fromkeys([START, *(paths[seed] for chosen in settings.values() for paths in chosen.values())]))
-        for seed in range(seeds)
+        list(
+            dict.fromkeys([*base_paths[seed], *(row[seed] for chosen in settings.values() for row in chosen.values())])
+        )
+        for seed in seeds
     ]
-    length = 40
-    measured = [
-        measure(paths, arguments.out, arguments.final_problems, arguments.final_samples, length) for paths in by_seed
-    ]
+    measured = [measure(paths, arguments.out, arguments.final_problems, arguments.final_samples) for paths in by_seed]
     shifts = {
-        path: float("nan") if path == START else shift_ratio(START, path, arguments.out, arguments.final_problems)
+        path: math.nan if path == START else shift_ratio(START, path, arguments.out, min(100, arguments.final_problems))
         for path in dict.fromkeys(path for paths in by_seed for path in paths)
     }
     return {
-        title: measured_again(title, {START: [START] * seeds, **chosen}, base, measured, shifts)
+        title: measured_again(title, {START: [START for _ in seeds], **chosen}, base, base_paths, measured, shifts)
         for title, chosen in settings.items()
     }
 
@@ -97,9 +101,14 @@ def findings(results: dict[str, Any], base: str) -> list[str]:
         elif math.isnan(found.low):
             verdict = "one seed, no interval"
         said.append(
-            f"{name}: at matched {PASS}, mean over {gap['levels']} levels, {METRICS[MEASURE]} "
+            f"{name}: at matched {PASS}, mean over {gap['levels']} level(s), {METRICS[MEASURE]} "
             f"{text(found, signed=True)} (seeds {found.least:+.3f} to {found.most:+.3f}): {verdict}."
         )
+    for title, found in results.get("measured again", {}).items():
+        for name, one in found.items():
+            row = (one["difference at the same pass@1"] or {}).get(MEASURE)
+            if row is not None:
+                said.append(f"{name}, {title}, against {base} at the same {PASS}: {ranged(row, signed=True)}.")
     return said
 
 
@@ -120,8 +129,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", default=["sft", "grpo", "dapo", "fr3e"], help="shipped names or .toml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--every", type=int, default=25, help="steps between evaluations")
+    parser.add_argument("--steps", type=int, help="of every recipe [default: each recipe's own]")
+    parser.add_argument("--evaluations", type=int, default=8, help="along each run, at equal distances")
     parser.add_argument("--base", default="grpo", help="the recipe that others are compared to")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every recipe")
@@ -139,16 +148,20 @@ def bottle(arguments: argparse.Namespace) -> None:
     runs: Runs = {}
     for recipe in arguments.recipes:
         own = [
-            bottle_run(recipe, seed, arguments.steps, arguments.every, arguments.set, arguments.out)
+            bottle_run(recipe, seed, arguments.steps, arguments.evaluations, arguments.set, arguments.out)
             for seed in arguments.seeds
         ]
         runs[own[0].name] = own
     base = arguments.base if arguments.base in runs else next(iter(runs))
     machine = f"{os.cpu_count()} CPUs, {arguments.jobs} runs at a time, one thread each, torch {torch.__version__}"
-    print(f"{', '.join(runs)}; seeds {arguments.seeds}; {arguments.steps} steps from {START}; {machine}", flush=True)
+    print(f"{', '.join(runs)}; seeds {arguments.seeds}; from {START}; {machine}", flush=True)
     by_seed = [row[place] for place in range(len(arguments.seeds)) for row in runs.values()]
     minutes = train_all(by_seed, arguments.jobs, arguments.out / "minutes.json")
-    print("minutes a run: " + ", ".join(f"{name} {spent:.1f}" for name, spent in minutes.items()) + " (target 10)\n")
+    print(
+        "minutes a run: "
+        + ", ".join(f"{name} {'—' if math.isnan(spent) else f'{spent:.1f}'}" for name, spent in minutes.items())
+        + " (target 10)"
+    )
 
     tracks = {name: [read_track(run.folder) for run in row] for name, row in runs.items()}
     every = [track for row in tracks.values() for track in row]

@@ -134,6 +134,13 @@ def frontier_gap(ours: Sequence[Track], theirs: Sequence[Track], metric: str, le
     return over_seeds(gaps_SL.mean(axis=1)), len(shared_L)
 
 
+def blended(columns_E: Sequence[Mapping[str, Floats]], place: float) -> dict[str, Floats]:
+    """Per-problem columns at a place between the checkpoints they belong to, on the straight line."""
+    below, above = columns_E[int(np.floor(place))], columns_E[int(np.ceil(place))]
+    weight = place - np.floor(place)
+    return {name: below[name] + weight * (above[name] - below[name]) for name in below if name in above}
+
+
 def nearest_step(track: Track, place: float, by: str) -> int:
     """The evaluated step beside `place` (its neighbours) whose tokens or pass@1 (`by`) are nearest to those there."""
     column_E = track.tokens_E if by == "tokens" else track.values[PASS]

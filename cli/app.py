@@ -1,7 +1,7 @@
 """The `entropy-lab` application: its commands, and the one place where errors become exit codes.
 
-Exit codes: 0 done, 1 something checked is not well, 2 wrong usage or broken input, 130 interrupted. Anything else that
-escapes is a fault of ours and shows its traceback.
+Exit codes: 0 done, 1 something checked is not well, 2 wrong usage or broken input, 4 training stopped by a rule, 130
+interrupted. Anything else that escapes is a fault of ours and shows its traceback.
 """
 
 import sys
@@ -11,7 +11,7 @@ import typer
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.grading import GraderFailure
 
-from . import analyze, countdown, coverage, doctor, force, interpolate, shift, train
+from . import analyze, countdown, coverage, doctor, force, interpolate, probe, shift, train
 
 INTERRUPTED = 130
 
@@ -30,7 +30,8 @@ app.command(name="force")(force.force)
 app.command(name="shift")(shift.shift)
 app.command(name="interpolate")(interpolate.interpolate)
 app.add_typer(countdown.app, name="countdown")
-app.add_typer(train.app, name="train")
+app.command(name="train")(train.train)
+app.add_typer(probe.app, name="probe")
 app.command(name="doctor")(doctor.doctor)
 
 

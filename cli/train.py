@@ -198,7 +198,3 @@ def _field(name: str, field: Mapping[str, Any]) -> str:
 
 def _value(default: object) -> str:
     return "none" if default is None else dumps(default, ensure_ascii=False, default=str)
-
-
-app = typer.Typer()
-app.command()(train)

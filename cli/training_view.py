@@ -193,4 +193,5 @@ def _share(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+    whole = 1000 <= abs(value) < 1e7 or value in range(1000)
+    return f"{value:,.0f}" if whole else f"{value:.3g}"

@@ -63,7 +63,7 @@ class Loop:
         parts: Assembly,
         folder: Path,
         *,
-        evaluate: Evaluate,
+        evaluate: Evaluate | None,
         rules: Sequence[StopRule],
         view: View,
         trackers: Trackers,
@@ -85,8 +85,9 @@ class Loop:
         forget_after(self.log, self.done.step)
         self.view.start(self.recipe, self.done.step)
         metrics: dict[str, float | None] = {}
-        if last is None and self.recipe.evaluation.every:
-            metrics = self._told({"step": 0, **self._evaluate(0)})
+        if last is None and self.evaluate is not None:
+            metrics = self._told({"step": 0, **self._evaluated(self.evaluate, 0)})
+            check([rule for rule in self.rules if rule.evaluated], metrics)  # a name that does not exist is said now
         stopped = None
         while self.done.step < self.recipe.steps:
             metrics = self._told(self._iterate())
@@ -132,8 +133,8 @@ class Loop:
             "seconds": seconds,
         }
         every = recipe.evaluation.every
-        if every and (self.done.step % every == 0 or self.done.step == recipe.steps):
-            metrics |= self._evaluate(self.done.step)
+        if self.evaluate is not None and (self.done.step % every == 0 or self.done.step == recipe.steps):
+            metrics |= self._evaluated(self.evaluate, self.done.step)
         return {"step": self.done.step, **metrics}
 
     def _adapted(self) -> Recipe:
@@ -145,8 +146,8 @@ class Loop:
                     recipe = with_field(recipe, path, value)
         return recipe
 
-    def _evaluate(self, step: int) -> dict[str, float | None]:
-        found = self.evaluate(self.parts.checkpoint, self.parts.engine, f"step {step}")
+    def _evaluated(self, evaluate: Evaluate, step: int) -> dict[str, float | None]:
+        found = evaluate(self.parts.checkpoint, self.parts.engine, f"step {step}")
         write_json(self.folder / "evaluations" / f"step-{step:05d}.json", [asdict(metric) for metric in found])
         return evaluation_values(found)
 

@@ -71,7 +71,10 @@ class TensorBoard:
     def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
         """One scalar a metric, flushed."""
         if self._writer is None:
-            self._writer = self._library.SummaryWriter(str(self._folder), purge_step=step)
+            earlier = len(list(self._folder.glob("events.*")))  # files begun within one second would share a name
+            self._writer = self._library.SummaryWriter(
+                str(self._folder), purge_step=step, filename_suffix=f".{earlier:03d}"
+            )
         for name, value in _known(metrics).items():
             self._writer.add_scalar(tag(name), value, step)
         self._writer.flush()

@@ -64,7 +64,7 @@ def train(
                 recipe,
                 parts,
                 run.folder,
-                evaluate=Evaluator(recipe),
+                evaluate=Evaluator(recipe) if recipe.evaluation.every else None,
                 rules=rules,
                 view=shown,
                 trackers=trackers,

@@ -9,6 +9,7 @@ from scipy import stats
 
 from benchmarks.frontier import (
     Track,
+    blended,
     common_tokens,
     frontier_gap,
     levels_of,
@@ -129,6 +130,13 @@ def test_the_nearest_evaluated_step_lies_beside_the_place():
     assert nearest_step(one, 1.25, "tokens") == 25
     assert nearest_step(one, 1.75, "pass@1") == 50
     assert nearest_step(one, 2.0, "tokens") == 50
+
+
+def test_columns_between_two_checkpoints_lie_on_the_straight_line():
+    columns = [{"a": np.array([0.0, 1.0])}, {"a": np.array([1.0, 0.0]), "b": np.zeros(2)}]
+    assert blended(columns, 0.25)["a"] == pytest.approx([0.25, 0.75])
+    assert list(blended(columns, 1)["a"]) == [1, 0]
+    assert list(blended(columns, 0.25)) == ["a"]
 
 
 def test_a_track_is_read_from_a_run_directory(tmp_path):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entropy_lab.errors import InputError
@@ -20,9 +20,10 @@ def strict(path):
     def refuse(constant):
         raise AssertionError(constant)
 
-    return [json.loads(line, parse_constant=refuse) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line, parse_constant=refuse) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.text(max_size=8).filter(lambda name: name != "step"), VALUES, max_size=4)))
 def test_what_is_appended_is_read_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("log") / "metrics.jsonl"
@@ -52,6 +53,7 @@ def test_numbers_of_numpy_and_torch_are_numbers(tmp_path):
     assert strict(path) == [{"step": 1, "a": 0.5, "b": 2.0, "c": 7.0}]
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 6), st.integers(0, 200), st.booleans())
 def test_a_log_cut_at_any_byte_is_cut_back_to_any_saved_step(tmp_path_factory, saved, cut, began_with_evaluation):
     """Kill while line after line is written, at any byte: lines up to the saved step stay as they are."""

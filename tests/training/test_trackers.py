@@ -18,7 +18,7 @@ def events(folder):
     from tensorboardX.record_writer import masked_crc32c
 
     found = []
-    for path in sorted((folder / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns):
+    for path in sorted((folder / "tensorboard").iterdir()):
         content, of_file = path.read_bytes(), []
         while content:
             (length,) = struct.unpack("<Q", content[:8])
@@ -32,7 +32,7 @@ def events(folder):
 
 
 def shown(folder):
-    """(tag, step) → value as TensorBoard shows them: a session that starts at a step purges what is there from it on."""
+    """(tag, step) → value as TensorBoard shows them: a session purges what is there from its first step on."""
     from tensorboardX.proto.event_pb2 import SessionLog
 
     points = []

@@ -75,7 +75,7 @@ class FR3E(Exploration):
             tries += 1
         values = [value for tree in trees for value in _values(tree.states) if not math.isnan(value)]
         states = sum(len(tree.states) for tree in trees)
-        metrics = {"exploration.tries": tries, "exploration.bases": len(trees)}
+        metrics: dict[str, float] = {"exploration.tries": tries, "exploration.bases": len(trees)}
         if states:
             metrics["exploration.degenerate_states"] = degenerate / states
         if values:

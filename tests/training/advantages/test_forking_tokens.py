@@ -38,7 +38,9 @@ def test_a_token_stays_when_fewer_than_k_lie_above_it(entropies: list[float], hu
     assert sum(found) >= k
 
 
-@pytest.mark.parametrize(("count", "share", "expected"), [(100, 0.07, 7), (25, 0.1, 3), (20, 0.1, 2), (1, 0.1, 1)])
+@pytest.mark.parametrize(
+    ("count", "share", "expected"), [(100, 0.07, 7), (25, 0.1, 3), (20, 0.1, 2), (1, 0.1, 1), (10, 1e-9, 1)]
+)
 def test_how_many_stay(count: int, share: float, expected: int) -> None:
     """7 of 100 at .07, though .07 · 100 is more than 7 in floating point."""
     assert sum(kept([float(one) for one in range(count)], share)) == expected

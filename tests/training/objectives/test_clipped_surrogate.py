@@ -13,7 +13,6 @@ from torch import Tensor
 from entropy_lab.training.objectives import Outcome
 from entropy_lab.training.objectives.clipped import Clipped
 from entropy_lab.training.objectives.ppo import Ppo
-from entropy_lab.training.reductions import reduction_weights
 
 RATIO = [0.5, 0.8, 1.0, 1.2, 1.28, 1.5, 4.0]
 
@@ -116,15 +115,24 @@ def test_sequence_level_equals_the_loss_of_rows_and_its_gradient(rows: list[list
     now = now_of([-1.0 + value for row in rows for value in row])
     assume(all(min(abs(math.exp(sum(r) / len(r)) - b) for b in (1 - low, 1 + high)) > 1e-9 for r in rows))
     found = Clipped(level="sequence", low=low, high=high)(now, tokens, tokens.spread(advantage_R))
-    weight_N = reduction_weights("sequence-mean", tokens.length_R, 40).double()
+    weight_N = tokens.spread(1 / (len(rows) * tokens.length_R.double()))  # sequence-mean, in float64
     loss = (weight_N * found.loss_N).sum()
 
     log_ratio = [part.mean() for part in (now.logprob_N + 1.0).split(tokens.length_R.tolist())]
     oracle = naive(torch.stack(log_ratio).exp(), advantage_R, 1 - low, 1 + high, 0).mean()
-    torch.testing.assert_close(loss, oracle, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(loss, oracle, rtol=1e-9, atol=1e-12)
     (gradient,) = torch.autograd.grad(loss, now.logprob_N)
     (expected,) = torch.autograd.grad(oracle + 0 * now.logprob_N.sum(), now.logprob_N)
-    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-9)  # weights are float32
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_sequence_level_takes_the_rows_mean_advantage() -> None:
+    """A row of advantages 3 and −1 counts as one of advantage 1; at s = 1.5 > 1 + high it gains no more."""
+    now, tokens = now_of([math.log(1.5)] * 2 + [0.0]), tokens_of([2, 1], old_logprob_N=[0.0] * 3)
+    found = Clipped(level="sequence", low=0.2, high=0.25)(now, tokens, column([3.0, -1.0, -2.0]))
+    assert found.loss_N.tolist() == pytest.approx([-1.25, -1.25, 2.0])
+    assert found.high_N is not None
+    assert found.high_N.tolist() == [True, True, False]
 
 
 def test_gspo_lets_a_single_token_pass_dapos_bound_from_618_tokens_on() -> None:
