@@ -7,7 +7,7 @@ TRL := .venv/.trl
 # Tests use small tensors: one thread a process is fastest, and two would spin against each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo demo-smollm2 test test-slow benchmarks lint format clean
+.PHONY: demo demo-smollm2 test test-slow benchmarks bottle lint format clean
 
 demo: $(READY)
 	$(BIN)/entropy-lab analyze checkpoint builtin:sft --against builtin:sft-early --problems 100 --samples 16 --out runs/demo
@@ -29,11 +29,16 @@ benchmarks: $(READY) $(SMOL) .venv-peers/.ready
 	$(BIN)/python benchmarks/countdown.py
 	$(BIN)/python benchmarks/diagnostics.py
 	$(BIN)/python benchmarks/kernel.py
+	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/sampling.py $$($(BIN)/python -m tests.smollm2)
+
+# What reinforcement learning does to breadth, and which recipe keeps more of it. About an hour on two cores.
+bottle: $(READY)
+	$(BIN)/python benchmarks/collapse_in_a_bottle.py
 
 .venv-peers/.ready: constraints.txt
 	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	@.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt torch trl==1.16.0 transformers accelerate
+	@.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt torch trl==1.16.0 transformers accelerate pydantic
 	@touch $@
 
 lint: $(READY)

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from entropy_lab.scoring.teacher_forced_pair import score_pair
     from entropy_lab.tasks.loading import load_task
     from entropy_lab.tasks.protocol import Grade, Problem, Task
+    from entropy_lab.training.recipe_files import load_recipe
     from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
     from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
     from entropy_lab.workflows.coverage import CoveragePlan, coverage
     from entropy_lab.workflows.force import ForcePlan, force
     from entropy_lab.workflows.interpolate import InterpolatePlan, interpolate_grid
+    from entropy_lab.workflows.probe_numerics import ProbePlan, probe_numerics
     from entropy_lab.workflows.shift import ShiftPlan, shift
+    from entropy_lab.workflows.train import train
 
 _HOMES = {
     "Checkpoint": "checkpoints",
@@ -64,6 +67,10 @@ _HOMES = {
     "open_pair": "interventions.checkpoint_pair",
     "write_cell": "interventions.interpolation",
     "score_pair": "scoring.teacher_forced_pair",
+    "load_recipe": "training.recipe_files",
+    "train": "workflows.train",
+    "ProbePlan": "workflows.probe_numerics",
+    "probe_numerics": "workflows.probe_numerics",
     "InputError": "errors",
 }
 
@@ -76,6 +83,7 @@ __all__ = [
     "InputError",
     "InterpolatePlan",
     "Plan",
+    "ProbePlan",
     "Problem",
     "Request",
     "Rollouts",
@@ -92,15 +100,18 @@ __all__ = [
     "force",
     "interpolate_grid",
     "load_checkpoint",
+    "load_recipe",
     "load_task",
     "open_engine",
     "open_pair",
+    "probe_numerics",
     "save_checkpoint",
     "score",
     "score_pair",
     "shift",
     "summarise",
     "token_statistics",
+    "train",
     "write_cell",
 ]
 

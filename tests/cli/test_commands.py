@@ -196,13 +196,14 @@ def test_doctor_reports_in_both_forms(tmp_path):
     assert "torch" in run("doctor", cwd=tmp_path).stdout
 
 
-def test_train_sft_continues_and_lists_its_rungs(tmp_path):
+def test_train_continues_and_lists_its_checkpoints(tmp_path):
     recipe = Path(__file__).parents[1] / "data" / "tiny_recipe.toml"
     for _ in range(2):
-        done = run("train", "sft", "--recipe", recipe, "--out", "t", "--json", cwd=tmp_path)
+        done = run("train", "--recipe", recipe, "--out", "t", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["rungs"] == [os.path.join("t", "only")]
-    assert (tmp_path / "t" / "only" / "model.safetensors").is_file()
+        kept = json.loads(done.stdout)["checkpoints"]
+        assert kept == [os.path.join("t", "checkpoints", name) for name in ("only", "step-00002")]
+    assert (tmp_path / "t" / "checkpoints" / "only" / "model.safetensors").is_file()
 
 
 def test_help_and_import_stay_light():

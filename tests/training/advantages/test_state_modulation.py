@@ -14,6 +14,7 @@ from entropy_lab.training.advantages.centred import Centred
 from entropy_lab.training.advantages.state_modulation import StateModulation
 
 value = st.integers(0, 16).map(lambda sixteenths: sixteenths / 16)
+advantage = st.integers(-24, 24).map(lambda eighths: eighths / 8)
 forests = st.lists(st.lists(value, min_size=1, max_size=5), min_size=1, max_size=3)
 
 
@@ -42,7 +43,7 @@ def test_each_row_takes_the_factor_of_its_state(forest: list[list[float]], sharp
     rows = data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=8))
     lengths = data.draw(st.lists(st.integers(1, 3), min_size=len(rows), max_size=len(rows)))
     before = torch.tensor(
-        data.draw(st.lists(st.floats(-3, 3), min_size=sum(lengths), max_size=sum(lengths))), dtype=torch.float64
+        data.draw(st.lists(advantage, min_size=sum(lengths), max_size=sum(lengths))), dtype=torch.float64
     )
     trees = trees_of([tree for tree, _ in rows], [state for _, state in rows], forest)
     tokens = rows_of([0] * len(rows), lengths=lengths, trees=trees)
