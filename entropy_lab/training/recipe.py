@@ -14,6 +14,7 @@ from entropy_lab.training.rewards import Reward
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
+RungName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 class ModelShape(Section):
@@ -113,8 +114,8 @@ class Save(Section):
 
     every: Positive = 25
     keep: Positive = 2
-    rungs: dict[str, Positive] = Field(default_factory=dict)
-    """Name → the step after which the checkpoint is kept, in 16 bits; a shorter run does not reach them all."""
+    rungs: dict[RungName, Positive] = Field(default_factory=dict)
+    """Name (of a folder) → the step after which the checkpoint is kept, in 16 bits; a shorter run does not reach them all."""
     rollouts_every: NotNegative = 1
     """Keep the trajectories of every so many iterations; 0 keeps none."""
     trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
@@ -143,6 +144,9 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
+        taken = [name for name in self.save.rungs if name.startswith("step-")]
+        if taken:
+            raise ValueError(f"rung {taken[0]} has the name of a step's own checkpoint; choose another")
         if self.exploration.asks_policy and not self.rewards:
             raise ValueError("an exploration that samples needs at least one of [[rewards]]")
         if self.objective.needs_old and not self.advantage:
