@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 .PHONY: demo demo-smollm2 test test-slow benchmarks bottle lint format clean
 
 demo: $(READY)
-	$(BIN)/entropy-lab analyze checkpoint builtin:sft --against builtin:sft-early --problems 100 --samples 16 --out runs/demo
+	$(BIN)/entropy-lab analyze checkpoint builtin:grpo --against builtin:sft --problems 100 --samples 16 --out runs/demo
 
 # A real pretrained model, SmolLM2-135M-Instruct, on eight grade-school problems.
 demo-smollm2: $(READY) $(SMOL)

@@ -205,7 +205,9 @@ numbers = st.floats(1e-12, 0.999, allow_subnormal=False)
     text=st.text(st.characters(exclude_categories=["Cs"])),
     rate=numbers,
     betas=st.tuples(numbers, numbers),
-    rungs=st.dictionaries(st.from_regex(r"[A-Za-rt-z0-9][A-Za-z0-9._-]*", fullmatch=True), st.integers(1, 200), max_size=3),
+    rungs=st.dictionaries(
+        st.from_regex(r"[A-Za-rt-z0-9][A-Za-z0-9._-]*", fullmatch=True), st.integers(1, 200), max_size=3
+    ),
     lora=st.none() | st.builds(Lora, rank=st.integers(1, 99), targets=st.lists(st.text("a_."), max_size=2).map(tuple)),
 )
 def test_any_recipe_survives_a_dump(

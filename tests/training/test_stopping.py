@@ -74,3 +74,12 @@ def test_an_iteration_without_an_update_breaks_no_rule():
     rules = [StopRule.parse("entropy.problem_mean<0.05"), StopRule.parse("reward.mean>0.9")]
     assert check(rules, {"step": 3, "reward.mean": 0.5, "groups.degenerate": 1.0}) is None
     assert check(rules, {"step": 3, "reward.mean": 1.0, "groups.degenerate": 1.0}) is rules[1]
+
+
+@pytest.mark.parametrize(
+    ("entropy", "stopped"), [(0.04, "entropy.problem_mean<0.05"), (0.3, None), (4.0, "entropy.problem_mean>3")]
+)
+def test_a_pair_of_rules_ends_collapse_and_explosion_alike(entropy, stopped):
+    rules = [StopRule.parse("entropy.problem_mean<0.05"), StopRule.parse("entropy.problem_mean>3")]
+    found = check(rules, {"loss": 0.0, "entropy.problem_mean": entropy})
+    assert (None if found is None else str(found)) == stopped
