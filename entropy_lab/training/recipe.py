@@ -115,7 +115,7 @@ class Save(Section):
     every: Positive = 25
     keep: Positive = 2
     rungs: dict[RungName, Positive] = Field(default_factory=dict)
-    """Name (of a folder) → the step after which the checkpoint is kept, in 16 bits; a shorter run does not reach them all."""
+    """Name (of a folder) → the step after which the checkpoint is kept, in 16 bits, if the run is that long."""
     rollouts_every: NotNegative = 1
     """Keep the trajectories of every so many iterations; 0 keeps none."""
     trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)

@@ -142,6 +142,8 @@ class Updater:
         weight_N[index_N] = reduction_weights(
             method.objective.reduction, work.tokens.length_R[self._tensor(rows)], self.recipe.sampling.max_new_tokens
         )
+        # Divided by its tokens, a token's loss would underflow in float16; a power of two costs no rounding.
+        scale = 2.0 ** len(index_N).bit_length() if self.policy.dtype == torch.float16 else 1.0
         self.optimizer.zero_grad(set_to_none=True)
         for part in self._cut(batch, rows, method):
             index_n = work.tokens.token_index(self._tensor(part))
@@ -159,8 +161,11 @@ class Updater:
             for penalty in method.penalties:
                 loss_n = loss_n + penalty(now, tokens)
             loss = (weight_N[index_n] * loss_n).sum()
-            loss.backward()
+            (loss * scale).backward()
             metrics.add(loss.detach(), outcome, now, tokens)
+        for parameter in self._parameters():
+            if parameter.grad is not None and scale != 1:
+                parameter.grad /= scale
         norm = torch.nn.utils.clip_grad_norm_(self._parameters(), self.recipe.optimizer.clip_norm)
         if not torch.isfinite(norm):
             raise InputError(

@@ -41,6 +41,13 @@ class ByBatchMean(AdvantageStep):
         return advantage_N * tokens.old_entropy_N.mean()
 
 
+class Scaled(AdvantageStep):
+    piece: ClassVar[str] = "scaled"
+
+    def __call__(self, tokens, advantage_N):
+        return advantage_N * 1e-3
+
+
 class Overflowing(Objective):
     piece: ClassVar[str] = "overflowing"
 
@@ -167,6 +174,20 @@ def test_the_loss_logged_is_that_of_the_whole_step():
     _, split, _ = updated(METHODS["tokens"], token_budget=1)
     assert abs(whole["loss"]) > 1e-3
     assert split["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_gives_the_same_gradient_but_for_rounding(dtype):
+    """Also where each token's share of the loss is far below what float16 can hold."""
+    gradients = []
+    for one in (torch.float32, dtype):
+        model = tiny(torch.float32)
+        settings = recipe()
+        updater = Updater(TrainedPolicy(model, dtype=one), torch.optim.SGD(model.parameters(), 0.0), settings)
+        updater(batch_of(rows(groups=60, each=4), CPU), Method((Centred(), Scaled()), Clipped(), ()))
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    exact, rounded = gradients
+    assert float((rounded - exact).norm() / exact.norm()) < 0.05
 
 
 def test_all_rewards_equal_moves_nothing_and_is_no_nan():
