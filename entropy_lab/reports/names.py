@@ -43,6 +43,12 @@ _NAMES = {
     "entropy.first_calculation_mm": "first-calculation entropy, Miller–Madow",
     "first_calculation.none_rate": "share without a calculation",
     "sampling.truncation_rate": "truncation rate",
+    "tree.states": "states a tree",
+    "tree.position": "tokens kept before an opening",
+    "tree.value.root": "value of the root",
+    "tree.value.later": "value of later states",
+    "tree.gain": "gain from state to state",
+    "tree.degenerate": "states whose branches fare alike",
 }
 """Names, in the order in which a report leads with them, after pass@k."""
 

@@ -21,6 +21,7 @@ from entropy_lab.tasks.protocol import Enumerable, Space, Task
 from entropy_lab.texts import token_texts
 from entropy_lab.workflows.diagnosis import Measured, decision_metrics, decision_tokens, diagnosis_of, measure, opening
 from entropy_lab.workflows.shown import ALTERNATIVES, agreement, choose, score_rows, views
+from entropy_lab.workflows.trees import Grown, drawings, grow, part
 
 _DIFFERENCE = "difference."
 
@@ -104,10 +105,13 @@ def conclude(
     if isinstance(task, Enumerable):
         spaces = {problem.id: space for problem in problems if (space := task.space(problem)) is not None}
     measured, diagnoses = [], []
+    grown: dict[str, Grown] = {}
     for name, (rows, checkpoint) in rollouts.items():
+        plain, branches = part(rows)
+        trees = grow(name, plain, branches, checkpoint, reading.seed)
         one = measure(
             name,
-            rows,
+            plain,
             ks=reading.ks,
             rule=reading.rule,
             seed=reading.seed,
@@ -115,8 +119,12 @@ def conclude(
             spaces=spaces,
         )
         measured.append(one)
-        diagnoses.append(_look_at(one, checkpoint, questions, reading, kept, progress))
-    return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, reading, progress)
+        diagnosis = _look_at(one, checkpoint, questions, reading, kept, progress)
+        if trees is not None:
+            grown[name] = trees
+            diagnosis = replace(diagnosis, metrics=(*diagnosis.metrics, *trees.metrics, *trees.values))
+        diagnoses.append(diagnosis)
+    return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, grown, reading, progress)
 
 
 def _look_at(
@@ -155,6 +163,7 @@ def _write(
     task: str,
     measured: Sequence[Measured],
     diagnoses: Sequence[CheckpointDiagnosis],
+    grown: Mapping[str, Grown],
     reading: Reading,
     progress: Progress,
 ) -> Analysis:
@@ -169,7 +178,8 @@ def _write(
         checkpoints=tuple(diagnoses),
         differences=tuple(replace(row, metric=row.metric.removeprefix(_DIFFERENCE)) for row in differences),
         settings=run.record,
-        notes=(*_unscored(measured), *_notes(diagnoses)),
+        notes=(*_unscored(measured), *_notes(diagnoses), *(one.note for one in grown.values())),
+        drawings=drawings(grown),
     )
     problem_ids = sorted({str(problem) for one in measured for problem in one.summary.problems})
     return publish(run, diagnosis, problem_ids, {one.name: _aligned(one, problem_ids) for one in measured}, progress)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,7 +182,7 @@ def test_training_sees_no_test_problem(tmp_path):
 def test_kill_9_at_any_instant_and_resume(tmp_path):
     def command(folder):
         sizes = [word for one in (*SMALL, "steps=6") for word in ("--set", one)]
-        return [sys.executable, "-m", "entropy_lab_cli", "train", "grpo", "--out", str(folder), *sizes]
+        return [str(Path(sys.executable).with_name("entropy-lab")), "train", "grpo", "--out", str(folder), *sizes]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole, broken = tmp_path / "whole", tmp_path / "broken"

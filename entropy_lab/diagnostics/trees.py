@@ -1,0 +1,121 @@
+"""Trees of branched trajectories: where a first return was left again, and what each state on its way was worth.
+
+A branch continues the first tokens of its parent; all branches of one parent and position share a state. Numpy only.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from entropy_lab.diagnostics.columns import Column
+
+EQUAL = 1e-6  # rewards closer than this are equal
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One row of rollouts that has a parent. `reward` is NaN where it is unknown."""
+
+    problem: str
+    tree: str
+    """The parent's name."""
+    position: int
+    """How many of the parent's tokens it was given; 0 is the root."""
+    value: float
+    reward: float
+
+
+@dataclass(frozen=True)
+class State:
+    """A place in a tree that branches continue. States count from the root, which is 0, in the order of positions.
+
+    `value` is the mean reward of its branches, `gain` what it is above the state before it (NaN at the root);
+    `degenerate` where all branches fare alike.
+    """
+
+    problem: str
+    tree: str
+    index: int
+    position: int
+    value: float
+    gain: float
+    degenerate: bool
+
+
+def states_of(branches: Sequence[Branch]) -> list[State]:
+    """The states of all trees, tree by tree, root first."""
+    grown: dict[tuple[str, str], dict[int, list[Branch]]] = defaultdict(lambda: defaultdict(list))
+    for one in branches:
+        grown[one.problem, one.tree][one.position].append(one)
+    states = []
+    for (problem, tree), places in sorted(grown.items()):
+        before = float("nan")
+        for index, (position, here) in enumerate(sorted(places.items())):
+            value = here[0].value
+            rewards = np.array([one.reward for one in here])
+            flat = bool(np.ptp(rewards) <= EQUAL) if not np.isnan(rewards).any() else False
+            states.append(State(problem, tree, index, position, value, value - before, flat))
+            before = value
+    return states
+
+
+def tree_columns(states: Sequence[State]) -> list[Column]:
+    """What a problem's trees look like, over the problems that have one."""
+    later = [state for state in states if state.index]
+    return [
+        _mean("tree.states", "states a tree", states, lambda own: len(own) / len({state.tree for state in own})),
+        _mean("tree.position", "tokens kept", later, lambda own: _of(own, "position")),
+        _mean("tree.value.root", "reward", [state for state in states if not state.index], _value),
+        _mean("tree.value.later", "reward", later, _value),
+        _mean(
+            "tree.gain", "reward", [state for state in later if np.isfinite(state.gain)], lambda own: _of(own, "gain")
+        ),
+        _mean("tree.degenerate", "share of states", states, lambda own: _of(own, "degenerate")),
+    ]
+
+
+def value_columns(states: Sequence[State]) -> list[Column]:
+    """The mean value of the root, of the first state after it, and so on: `tree.value.0`, `tree.value.1`, …"""
+    last = max((state.index for state in states), default=-1)
+    return [
+        _mean(f"tree.value.{index}", "reward", [state for state in states if state.index == index], _value)
+        for index in range(last + 1)
+    ]
+
+
+def opening_columns(states: Sequence[State], texts: Sequence[str], most: int) -> list[tuple[str, int, Column, Column]]:
+    """For the `most` frequent texts that stood where a state was left: text, times, its value, its gain.
+
+    `texts[i]` is what the parent wrote behind state i (read for later states only).
+    """
+    found: dict[str, list[State]] = defaultdict(list)
+    for state, text in zip(states, texts, strict=True):
+        if state.index and np.isfinite(state.gain):
+            found[text].append(state)
+    often = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:most]
+    return [
+        (
+            text,
+            len(own),
+            _mean("tree.opened.value", "reward", own, _value),
+            _mean("tree.opened.gain", "reward", own, lambda rows: _of(rows, "gain")),
+        )
+        for text, own in often
+    ]
+
+
+def _mean(name: str, unit: str, states: Sequence[State], of: Callable[[Sequence[State]], float]) -> Column:
+    by_problem: dict[str, list[State]] = defaultdict(list)
+    for state in states:
+        by_problem[state.problem].append(state)
+    return Column(name, unit, np.array([of(own) for own in by_problem.values()], float), "no such state")
+
+
+def _value(own: Sequence[State]) -> float:
+    return _of(own, "value")
+
+
+def _of(own: Sequence[State], field: str) -> float:
+    return float(np.mean([getattr(state, field) for state in own]))
