@@ -18,7 +18,7 @@ demo-smollm2: $(READY) $(SMOL)
 		--problems 8 --samples 4 --max-new-tokens 256 --out runs/demo-smollm2
 
 test: $(READY) $(SMOL) $(TRL) lint
-	$(PYTEST) -q
+	$(PYTEST) -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(READY) $(SMOL)
 	$(PYTEST) -q -m slow

@@ -88,7 +88,7 @@ class Run:
 def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None) -> Iterator[Run]:
     """Open the run of `settings`, new or begun earlier, and hold it against other processes.
 
-    A new run that ends in an InputError before its first batch is finished leaves no directory behind.
+    A new run that ends in an InputError before anything of it is finished leaves no directory behind.
 
     Raises:
         InputError: `out` holds a run of other settings, is no run directory, or is being written by another process.
@@ -124,11 +124,18 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
         try:
             yield run
         except InputError:
-            if new and not any((folder / "rollouts").iterdir()):
+            if new and not _has_results(folder):
                 shutil.rmtree(folder)
                 if new_parent:
                     folder.parent.rmdir()
             raise
+
+
+def _has_results(folder: Path) -> bool:
+    """Whether a batch, a checkpoint or a line of a log is there, which no error may take away."""
+    return any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl")) or any(
+        (folder / "rollouts").iterdir()
+    )
 
 
 def _only_lock(folder: Path) -> bool:

@@ -62,17 +62,14 @@ def states_of(branches: Sequence[Branch]) -> list[State]:
 
 
 def tree_columns(states: Sequence[State]) -> list[Column]:
-    """What a problem's trees look like, over the problems that have one."""
-    later = [state for state in states if state.index]
+    """What a problem's trees look like: one value a problem, NaN for a problem without such a state."""
     return [
-        _mean("tree.states", "states a tree", states, lambda own: len(own) / len({state.tree for state in own})),
-        _mean("tree.position", "tokens kept", later, lambda own: _of(own, "position")),
-        _mean("tree.value.root", "reward", [state for state in states if not state.index], _value),
-        _mean("tree.value.later", "reward", later, _value),
-        _mean(
-            "tree.gain", "reward", [state for state in later if np.isfinite(state.gain)], lambda own: _of(own, "gain")
-        ),
-        _mean("tree.degenerate", "share of states", states, lambda own: _of(own, "degenerate")),
+        _mean("tree.states", "states a tree", states, _any, lambda own: len(own) / len({state.tree for state in own})),
+        _mean("tree.position", "tokens kept", states, _later, lambda own: _of(own, "position")),
+        _mean("tree.value.root", "reward", states, lambda state: not state.index, _value),
+        _mean("tree.value.later", "reward", states, _later, _value),
+        _mean("tree.gain", "reward", states, _gains, _gain),
+        _mean("tree.degenerate", "share of states", states, _any, lambda own: _of(own, "degenerate")),
     ]
 
 
@@ -80,7 +77,7 @@ def value_columns(states: Sequence[State]) -> list[Column]:
     """The mean value of the root, of the first state after it, and so on: `tree.value.0`, `tree.value.1`, …"""
     last = max((state.index for state in states), default=-1)
     return [
-        _mean(f"tree.value.{index}", "reward", [state for state in states if state.index == index], _value)
+        _mean(f"tree.value.{index}", "reward", states, lambda state, index=index: state.index == index, _value)
         for index in range(last + 1)
     ]
 
@@ -92,29 +89,55 @@ def opening_columns(states: Sequence[State], texts: Sequence[str], most: int) ->
     """
     found: dict[str, list[State]] = defaultdict(list)
     for state, text in zip(states, texts, strict=True):
-        if state.index and np.isfinite(state.gain):
+        if _gains(state):
             found[text].append(state)
     often = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:most]
     return [
         (
             text,
             len(own),
-            _mean("tree.opened.value", "reward", own, _value),
-            _mean("tree.opened.gain", "reward", own, lambda rows: _of(rows, "gain")),
+            _mean("tree.opened.value", "reward", own, _any, _value),
+            _mean("tree.opened.gain", "reward", own, _any, _gain),
         )
         for text, own in often
     ]
 
 
-def _mean(name: str, unit: str, states: Sequence[State], of: Callable[[Sequence[State]], float]) -> Column:
+def _mean(
+    name: str,
+    unit: str,
+    states: Sequence[State],
+    keep: Callable[[State], bool],
+    of: Callable[[Sequence[State]], float],
+) -> Column:
+    """`of` those states of each problem that `keep` keeps; every problem of `states` has a place."""
     by_problem: dict[str, list[State]] = defaultdict(list)
     for state in states:
-        by_problem[state.problem].append(state)
-    return Column(name, unit, np.array([of(own) for own in by_problem.values()], float), "no such state")
+        own = by_problem[state.problem]
+        if keep(state):
+            own.append(state)
+    values_P = np.array([of(own) if own else np.nan for own in by_problem.values()], float)
+    return Column(name, unit, values_P, "no such state")
+
+
+def _any(state: State) -> bool:
+    return True
+
+
+def _later(state: State) -> bool:
+    return state.index > 0
+
+
+def _gains(state: State) -> bool:
+    return state.index > 0 and bool(np.isfinite(state.gain))
 
 
 def _value(own: Sequence[State]) -> float:
     return _of(own, "value")
+
+
+def _gain(own: Sequence[State]) -> float:
+    return _of(own, "gain")
 
 
 def _of(own: Sequence[State], field: str) -> float:

@@ -76,6 +76,7 @@ class Loop:
         self.trackers = trackers
         self.log = folder / "metrics.jsonl"
         self.evaluate = evaluate
+        self.flat = False
         self.done = state.Progressed(memories={one.piece: one.start() for one in recipe.controllers})
 
     def run(self, last: Path | None) -> Trained:
@@ -117,6 +118,7 @@ class Loop:
         batch = batch_of(explored.rollouts, parts.checkpoint.device)
         metrics: dict[str, float | None] = {**sampled_metrics(explored, parts.world), **explored.metrics}
         metrics |= parts.updater(batch, method_of(recipe))
+        self._say_if_flat(len(batch), metrics)
         self._keep_rollouts(explored, step + 1)
         self.done.step = step + 1
         self.done.position = explored.position
@@ -136,6 +138,16 @@ class Loop:
         if self.evaluate is not None and (self.done.step % every == 0 or self.done.step == recipe.steps):
             metrics |= self._evaluated(self.evaluate, self.done.step)
         return {"step": self.done.step, **metrics}
+
+    def _say_if_flat(self, rows: int, metrics: dict[str, float | None]) -> None:
+        """Say, once a process, that an iteration had nothing to learn from."""
+        if not self.flat and (not rows or (self.recipe.advantage and metrics.get("groups.degenerate") == 1)):
+            self.flat = True
+            what = "no group has rewards that differ" if rows else "no trajectory can be trained on"
+            self.view.note(
+                f"step {self.done.step + 1}: {what}, so nothing is learned from them (this is said once); ask more "
+                "samples of a prompt, or problems that the policy solves now and then."
+            )
 
     def _adapted(self) -> Recipe:
         """The recipe with the controllers' values in it."""

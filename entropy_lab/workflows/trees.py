@@ -42,7 +42,8 @@ def grow(name: str, plain: Rollouts, branches: Rollouts, checkpoint: Checkpoint 
     """Measure the trees of one checkpoint; None where nothing branches.
 
     Raises:
-        InputError: a branch names a parent that is not there, or a position beyond its end.
+        InputError: a branch names a parent that is not there, a position beyond its end, or another value of its state
+            than a branch before it.
     """
     if not len(branches):
         return None
@@ -52,6 +53,7 @@ def grow(name: str, plain: Rollouts, branches: Rollouts, checkpoint: Checkpoint 
         for problem, sample, ids in zip(*(plain.table[column].to_pylist() for column in columns), strict=True)
     }
     found = []
+    worth: dict[tuple[str, int], float] = {}
     kept = ("problem_id", "parent_id", "branch_position", "state_value", "reward")
     for row, values in enumerate(zip(*(branches.table[column].to_pylist() for column in kept), strict=True)):
         problem, parent, position, value, reward = values
@@ -61,6 +63,11 @@ def grow(name: str, plain: Rollouts, branches: Rollouts, checkpoint: Checkpoint 
             raise InputError(
                 f"{name}, branch {row}: branch_position {position} and state_value {value} must both be there, and the "
                 f"position within its parent's {len(parents[parent])} tokens."
+            )
+        if worth.setdefault((parent, position), value) != value:
+            raise InputError(
+                f"{name}, branch {row}: state_value {value} at position {position} of {parent!r}, where "
+                f"another branch says {worth[parent, position]}; all branches of a state share one value."
             )
         found.append(Branch(problem, parent, position, value, np.nan if reward is None else reward))
     states = states_of(found)

@@ -20,7 +20,7 @@ HAND = [
 
 
 def means(columns):
-    return {column.name: float(np.mean(column.values_P)) for column in columns}
+    return {column.name: float(np.nanmean(column.values_P)) for column in columns}
 
 
 def test_by_hand():
@@ -47,6 +47,15 @@ def test_by_hand():
     assert means(value_columns(states)) == pytest.approx(
         {"tree.value.0": (0.125 + 0.5) / 2, "tree.value.1": (0.5 + 0.0) / 2, "tree.value.2": 1.0}
     )
+
+
+def test_trees_of_unequal_depth_have_a_place_for_every_problem():
+    states = states_of([*HAND, Branch("r", "r 0", 0, 0.5, 0.0), Branch("r", "r 0", 0, 0.5, 1.0)])
+    columns = [*tree_columns(states), *value_columns(states)]
+    assert {len(column.values_P) for column in columns} == {3}
+    assert {column.name for column in columns if math.isnan(column.values_P[2])} == {
+        *("tree.position", "tree.value.later", "tree.gain", "tree.value.1", "tree.value.2")
+    }
 
 
 def test_openings_are_ranked_by_how_often():

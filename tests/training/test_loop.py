@@ -146,6 +146,38 @@ def test_resume_needs_something_to_continue(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+class Breaks(SilentView):
+    """Raises an error of the user's own after a step."""
+
+    def iteration(self, metrics):
+        if metrics["step"] == 2:
+            raise InputError("broken")
+
+
+@pytest.mark.parametrize("kept", ["save.rollouts_every=1", "save.rollouts_every=0"])
+def test_an_error_takes_nothing_finished_away(tmp_path, kept):
+    with pytest.raises(InputError, match="broken"):
+        train(small("grpo", kept), tmp_path / "run", view=Breaks())
+    assert (tmp_path / "run" / "checkpoints" / "step-00001" / "model.safetensors").is_file()
+
+
+class Notes(SilentView):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize("change", ["exploration.samples=1", "sampling.max_new_tokens=1"])
+def test_nothing_to_learn_is_said_once_and_is_no_nan(tmp_path, change):
+    """All truncated, or groups of one: losses stay numbers, weights stay where they were."""
+    view = Notes()
+    train(small("grpo", change, "steps=2", "evaluation.every=0"), tmp_path, view=view)
+    assert sum("nothing is learned" in note for note in view.notes) == 1
+    assert [(row["loss"], row["gradient_norm"]) for row in lines(tmp_path)] == [(0.0, 0.0)] * 2
+
+
 def test_another_recipe_does_not_continue_a_run(tmp_path):
     train(small("grpo", "steps=1"), tmp_path)
     with pytest.raises(InputError, match="other settings"):

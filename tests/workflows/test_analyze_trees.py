@@ -53,6 +53,7 @@ def test_without_a_checkpoint_openings_are_ids(grown, tmp_path):
         ("parent_id", "nobody 3", "nobody 3"),
         ("branch_position", 10_000, "10000"),
         ("state_value", None, "state_value None"),
+        ("state_value", 7.5, "share one value"),
     ],
 )
 def test_broken_trees_are_named(grown, tmp_path, column, value, said):
