@@ -76,10 +76,7 @@ def tree_columns(states: Sequence[State]) -> list[Column]:
 def value_columns(states: Sequence[State]) -> list[Column]:
     """The mean value of the root, of the first state after it, and so on: `tree.value.0`, `tree.value.1`, …"""
     last = max((state.index for state in states), default=-1)
-    return [
-        _mean(f"tree.value.{index}", "reward", states, lambda state, index=index: state.index == index, _value)
-        for index in range(last + 1)
-    ]
+    return [_mean(f"tree.value.{index}", "reward", states, _at(index), _value) for index in range(last + 1)]
 
 
 def opening_columns(states: Sequence[State], texts: Sequence[str], most: int) -> list[tuple[str, int, Column, Column]]:
@@ -122,6 +119,10 @@ def _mean(
 
 def _any(state: State) -> bool:
     return True
+
+
+def _at(index: int) -> Callable[[State], bool]:
+    return lambda state: state.index == index
 
 
 def _later(state: State) -> bool:
