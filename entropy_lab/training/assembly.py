@@ -18,6 +18,7 @@ from entropy_lab.training.fresh import fresh_checkpoint
 from entropy_lab.training.lagged import Lagged
 from entropy_lab.training.policy import TrainedPolicy
 from entropy_lab.training.recipe import Recipe
+from entropy_lab.training.teacher import load_teacher
 from entropy_lab.training.update import Method, Updater
 from entropy_lab.training.world import TrainingWorld
 
@@ -91,6 +92,7 @@ def assemble(
         optimizer,
         recipe,
         reference=None if reference is None else policy(reference),
+        teacher=policy(load_teacher(recipe.teacher, checkpoint).model) if recipe.teacher is not None else None,
         sampled=None if lagged is None else policy(lagged.checkpoint.model, value_head),
     )
     sampled = checkpoint if lagged is None else lagged.checkpoint

@@ -38,7 +38,7 @@ def batch_of(rollouts: Sequence[Rollout], device: torch.device) -> Batch:
     groups: dict[str, int] = {}
     sampled = [one.trajectory.logprobs for one in rollouts]
     logprobs = [column for column in sampled if column is not None]
-    channels = max((len(one.rewards) for one in rollouts), default=0)
+    weights = next((one.reward_weights for one in rollouts), ())
 
     def column(values: Sequence[object], dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(values, dtype=dtype, device=device)
@@ -47,7 +47,8 @@ def batch_of(rollouts: Sequence[Rollout], device: torch.device) -> Batch:
         length_R=column([len(ids) for ids in completions], torch.int64),
         group_R=column([groups.setdefault(one.group, len(groups)) for one in rollouts], torch.int64),
         reward_R=column([one.reward for one in rollouts], torch.float32),
-        channel_RC=column([one.rewards for one in rollouts], torch.float32).reshape(len(rollouts), channels),
+        channel_RC=column([one.rewards for one in rollouts], torch.float32).reshape(len(rollouts), len(weights)),
+        channel_weight_C=column(weights, torch.float32),
         truncated_R=column([one.trajectory.finish_reason != "stop" for one in rollouts], torch.bool),
         sampler_logprob_N=(
             torch.from_numpy(np.concatenate(logprobs)).to(device)

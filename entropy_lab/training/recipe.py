@@ -99,6 +99,16 @@ class Lora(Section):
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
 
 
+class Teacher(Section):
+    """A second checkpoint whose log-probs an advantage step compares the policy's with; same tokenizer."""
+
+    checkpoint: str
+    device: str = "auto"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of its weights."""
+    trust_remote_code: bool = False
+
+
 class Evaluation(Section):
     """A small evaluation every so many steps (0: never), also before the first and after the last."""
 
@@ -139,6 +149,7 @@ class Recipe(Section):
     sampling: Drawing = Drawing()
     numerics: Numerics = Numerics()
     lora: Lora | None = None
+    teacher: Teacher | None = None
     evaluation: Evaluation = Evaluation()
     save: Save = Save()
 
@@ -151,4 +162,7 @@ class Recipe(Section):
             raise ValueError("an exploration that samples needs at least one of [[rewards]]")
         if self.objective.needs_old and not self.advantage:
             raise ValueError("this objective weighs log-probs by an advantage; give [[advantage]]")
+        asking = next((one.piece for one in self.advantage if one.needs_teacher), None)
+        if asking and self.teacher is None:
+            raise ValueError(f"advantage step {asking} needs a teacher; name one in [teacher] checkpoint")
         return self

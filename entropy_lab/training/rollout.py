@@ -22,6 +22,7 @@ class State:
 class Rollout:
     """A trajectory with its grade and rewards.
 
+    `rewards` are the channels, `reward` is the sum of their products with `reward_weights`.
     `prefix_ids` are completion tokens that were given, not drawn; `text` is of the whole completion. Rows of one
     `group` share prompt, prefix and baseline; group names are unique within an iteration. `sample_index` is unique
     among a problem's rollouts of one iteration; `parent_index` is that of the rollout whose prefix this one continues.
@@ -34,6 +35,7 @@ class Rollout:
     sample_index: int
     prefix_ids: tuple[int, ...] = ()
     rewards: tuple[float, ...] = ()
+    reward_weights: tuple[float, ...] = ()
     reward: float = 0.0
     parent_index: int | None = None
     state: State | None = field(default=None, repr=False)

@@ -26,21 +26,25 @@ class Trees:
 class Tokens:
     """Columns of R rows and their N tokens, row after row; a column is None where it was not computed.
 
-    `length_R` (≥ 1) and `group_R` are int64; `reward_R` is the sum of the channels; rows of one group share a prompt
-    and a baseline. `sampler_logprob_N` is the engine's, of the distribution it drew from. The `old` columns belong to
-    the policy that is being updated, before this iteration's first step; log-probs and entropies in nats.
+    `length_R` (≥ 1) and `group_R` are int64; `reward_R` is Σ channel · weight; rows of one group share a prompt and a
+    baseline. `sampler_logprob_N` is the engine's, of the distribution it drew from. The `old` columns belong to the
+    policy that is being updated, before this iteration's first step; log-probs and entropies in nats. `mark_N` is what
+    the objective settled over the whole batch.
     """
 
     length_R: Tensor
     group_R: Tensor
     reward_R: Tensor
     channel_RC: Tensor
+    channel_weight_C: Tensor
     truncated_R: Tensor
     sampler_logprob_N: Tensor | None = None
     old_logprob_N: Tensor | None = None
     old_entropy_N: Tensor | None = None
     old_value_N: Tensor | None = None
     reference_logprob_N: Tensor | None = None
+    teacher_logprob_N: Tensor | None = None
+    mark_N: Tensor | None = None
     trees: Trees | None = None
 
     @property
@@ -75,7 +79,7 @@ class Tokens:
             value = getattr(self, column.name)
             if isinstance(value, Trees):
                 taken[column.name] = Trees(value.tree_R[rows], value.state_R[rows], value.value_TS)
-            elif value is not None:
+            elif value is not None and not column.name.endswith("_C"):
                 taken[column.name] = value[index if column.name.endswith("_N") else rows]
         return replace(self, **taken)  # type: ignore[arg-type]
 

@@ -39,6 +39,11 @@ class Method:
         return self.objective.needs_reference or any(one.needs_reference for one in self.penalties)
 
     @property
+    def needs_teacher(self) -> bool:
+        """Whether log-probs of a teacher are wanted."""
+        return any(one.needs_teacher for one in self.advantage)
+
+    @property
     def needs_value(self) -> bool:
         """Whether there is a value head."""
         return self.objective.needs_value or any(one.needs_value for one in self.advantage)
@@ -69,12 +74,14 @@ class Updater:
         recipe: Recipe,
         *,
         reference: TrainedPolicy | None = None,
+        teacher: TrainedPolicy | None = None,
         sampled: TrainedPolicy | None = None,
     ) -> None:
         self.policy = policy
         self.optimizer = optimizer
         self.recipe = recipe
         self.reference = reference
+        self.teacher = teacher
         self.sampled = sampled
 
     def __call__(self, batch: Batch, method: Method) -> dict[str, float]:
@@ -100,6 +107,9 @@ class Updater:
         if self.reference is not None and method.needs_reference:
             reference = self._columns(self.reference, batch, method)
             tokens = replace(tokens, reference_logprob_N=reference.logprob_N)
+        if self.teacher is not None and method.needs_teacher:
+            teacher = self._columns(self.teacher, batch, method)
+            tokens = replace(tokens, teacher_logprob_N=teacher.logprob_N)
         known = method.needs_batch or (early and method.objective.needs_old)
         advantage_N = torch.zeros(int(tokens.length_R.sum()), device=self.policy.device)
         if known:
@@ -110,7 +120,10 @@ class Updater:
         steps = method.advantage if known else method.from_rewards
         for step in steps:
             advantage_N = step(tokens if not known else _with_old(tokens, old), advantage_N)
-        return _Work(_with_old(tokens, old), advantage_N, () if known else method.advantage[len(steps) :], known)
+        tokens = _with_old(tokens, old)
+        if method.objective.needs_batch:
+            tokens = replace(tokens, mark_N=method.objective.mark(tokens, advantage_N))
+        return _Work(tokens, advantage_N, () if known else method.advantage[len(steps) :], known)
 
     @torch.no_grad()
     def _columns(self, policy: TrainedPolicy, batch: Batch, method: Method) -> Now:
@@ -125,11 +138,10 @@ class Updater:
 
         def whole(column: str) -> Tensor | None:
             values = [getattr(one, column) for one in found]
-            return (
-                None
-                if values[0] is None
-                else torch.empty_like(torch.cat(values)).index_copy_(0, index, torch.cat(values))
-            )
+            if values[0] is None:
+                return None
+            value_N = torch.cat(values).to(index.device)  # a teacher may live elsewhere
+            return torch.empty_like(value_N).index_copy_(0, index, value_N)
 
         return Now(cast(Tensor, whole("logprob_N")), cast(Tensor, whole("entropy_N")), value_N=whole("value_N"))
 

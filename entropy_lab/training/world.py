@@ -1,6 +1,7 @@
 """What an exploration asks: problems in the run's order, prompts encoded once, trajectories sampled and rewarded."""
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -104,8 +105,9 @@ class TrainingWorld:
             if len(values) != len(rollouts) or broken is not None:
                 found = f"{values[broken]} for {rollouts[broken].text!r:.80}" if broken is not None else len(values)
                 raise InputError(f"Reward {reward.piece!r} gave {found}; it must give one finite number a rollout.")
+        weights = tuple(reward.weight for reward in self._rewards)
         return [
-            replace(one, rewards=row, reward=sum(r.weight * value for r, value in zip(self._rewards, row, strict=True)))
+            replace(one, rewards=row, reward_weights=weights, reward=sum(map(operator.mul, weights, row)))
             for one, row in zip(rollouts, zip(*channels, strict=True), strict=True)
         ]
 

@@ -106,7 +106,7 @@ def graded(
     text = completion_text(checkpoint.tokenizer, [*prefix_ids, *sampled.token_ids.tolist()], checkpoint.end_ids)
     grade = task.grade(problem, text)
     reward = float(bool(grade.correct))
-    return Rollout(sampled, text, grade, problem.id, sampled.sample_index, prefix_ids, (reward,), reward)
+    return Rollout(sampled, text, grade, problem.id, sampled.sample_index, prefix_ids, (reward,), (1.0,), reward)
 
 
 @pytest.fixture(scope="module", params=[0, 3], ids=["same weights", "three updates later"])

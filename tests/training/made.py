@@ -26,6 +26,7 @@ def made_rollout(prompt, completion, prefix=(), *, group="g", reward=0.0, logpro
         sample_index=index,
         prefix_ids=tuple(prefix),
         rewards=(reward,),
+        reward_weights=(1.0,),
         reward=reward,
         state=state,
     )

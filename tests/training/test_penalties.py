@@ -25,6 +25,7 @@ def tokens_of(count: int, reference: list[float] | Tensor | None = None) -> Toke
         group_R=torch.tensor([0]),
         reward_R=torch.zeros(1),
         channel_RC=torch.zeros(1, 0),
+        channel_weight_C=torch.zeros(0),
         truncated_R=torch.zeros(1, dtype=torch.bool),
         reference_logprob_N=None if reference is None else torch.as_tensor(reference, dtype=torch.float64),
     )

@@ -19,6 +19,7 @@ def packed(table: list[list[int]], trees: Trees | None = None) -> tuple[Tokens, 
         group_R=torch.arange(rows) * 10,
         reward_R=torch.arange(rows) / 4,
         channel_RC=torch.stack([torch.arange(rows) / 4, -torch.arange(rows) / 4], 1),
+        channel_weight_C=torch.tensor([1.0, 2.0]),
         truncated_R=torch.arange(rows) % 2 == 1,
         old_logprob_N=value_N,
         trees=trees,
@@ -53,6 +54,7 @@ def test_taking_rows(table: list[list[int]], data: st.DataObject) -> None:
     assert taken.group_R.tolist() == [10 * row for row in rows]
     assert taken.reward_R.tolist() == [row / 4 for row in rows]
     assert taken.channel_RC.tolist() == [[row / 4, -row / 4] for row in rows]
+    assert taken.channel_weight_C.tolist() == [1.0, 2.0]
     assert taken.truncated_R.tolist() == [row % 2 == 1 for row in rows]
     assert (taken.old_entropy_N, taken.trees) == (None, None)
 

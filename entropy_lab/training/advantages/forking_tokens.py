@@ -20,10 +20,14 @@ class ForkingTokens(AdvantageStep):
     """
 
     piece: ClassVar[str] = "forking-tokens"
-    needs: ClassVar[Needs] = "batch"
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Part of the tokens that is kept."""
+
+    @property
+    def needs(self) -> Needs:
+        """See `AdvantageStep`."""
+        return "batch"
 
     def __call__(self, tokens: Tokens, advantage_N: Tensor) -> Tensor:
         """The advantage of every token, (N,), 0 below the threshold."""

@@ -23,13 +23,17 @@ class Gae(AdvantageStep):
     """
 
     piece: ClassVar[str] = "gae"
-    needs: ClassVar[Needs] = "tokens"
     needs_value: ClassVar[bool] = True
 
     gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Discount γ of each token."""
     lambda_: Annotated[float, Field(ge=0, le=1, alias="lambda")] = 1.0
     """0 trusts the value head alone, 1 the reward alone."""
+
+    @property
+    def needs(self) -> Needs:
+        """See `AdvantageStep`."""
+        return "tokens"
 
     def __call__(self, tokens: Tokens, advantage_N: Tensor) -> Tensor:
         """The advantage of every token, (N,), in units of reward; what came before is not used."""

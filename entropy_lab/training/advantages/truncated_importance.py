@@ -19,10 +19,14 @@ class TruncatedImportance(AdvantageStep):
     """
 
     piece: ClassVar[str] = "truncated-importance"
-    needs: ClassVar[Needs] = "tokens"
 
     cap: Annotated[float, Field(gt=0)] = 2.0
     """The largest weight."""
+
+    @property
+    def needs(self) -> Needs:
+        """See `AdvantageStep`."""
+        return "tokens"
 
     def __call__(self, tokens: Tokens, advantage_N: Tensor) -> Tensor:
         """The advantage of every token, (N,), times its weight."""

@@ -26,7 +26,8 @@ class Objective(Piece):
     """One objective. The update's loss is Σ weight_N · loss_N over all its tokens, weights by `reduction`.
 
     `needs_old` is False for losses without an importance ratio; `needs_batch` asks for the old columns of all rows at
-    once; `whole_groups` keeps the rows of a group in one micro-batch; the other flags ask for a column.
+    once, and with it for `mark`; `whole_groups` keeps the rows of a group in one micro-batch; the other flags ask for a
+    column.
     """
 
     needs_old: ClassVar[bool] = True
@@ -37,6 +38,13 @@ class Objective(Piece):
     whole_groups: ClassVar[bool] = False
 
     reduction: Reduction = "token-mean"
+
+    def mark(self, tokens: Tokens, advantage_N: Tensor) -> Tensor | None:
+        """What must be settled over all rows before the first update, a value a token; it becomes `tokens.mark_N`.
+
+        Called once an iteration where `needs_batch` is set, with all advantages and old columns.
+        """
+        return None
 
     @abstractmethod
     def __call__(self, now: Now, tokens: Tokens, advantage_N: Tensor) -> Outcome:

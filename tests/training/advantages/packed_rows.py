@@ -24,6 +24,7 @@ def rows_of(
         group_R=torch.tensor([0] * count if groups is None else groups, dtype=torch.int64),
         reward_R=reward_R,
         channel_RC=reward_R[:, None],
+        channel_weight_C=torch.ones(1),
         truncated_R=torch.zeros(count, dtype=torch.bool),
         trees=trees,
         **{name: torch.tensor(values, dtype=torch.float64) for name, values in columns.items()},

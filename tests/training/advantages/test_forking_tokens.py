@@ -60,7 +60,7 @@ def test_the_batch_is_one_whole_and_what_stays_is_unchanged() -> None:
 
 
 def test_what_it_asks_for() -> None:
-    assert ForkingTokens.needs == "batch"
+    assert ForkingTokens().needs == "batch"
     assert ForkingTokens().share == 0.2
     tokens = rows_of([1.0])
     with pytest.raises(InputError, match="old_entropy_N"):

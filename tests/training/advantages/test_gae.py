@@ -56,7 +56,7 @@ def test_lambda_zero_trusts_the_value_head_alone() -> None:
 
 
 def test_what_it_asks_for() -> None:
-    assert (Gae.needs, Gae.needs_value) == ("tokens", True)
+    assert (Gae().needs, Gae.needs_value) == ("tokens", True)
     assert Gae().model_dump(by_alias=True) == {"gamma": 1, "lambda": 1}
     tokens = rows_of([1.0])
     with pytest.raises(InputError, match="old_value_N"):

@@ -35,7 +35,7 @@ def test_equal_log_probs_change_nothing_and_a_huge_gap_stays_finite() -> None:
 
 
 def test_what_it_asks_for() -> None:
-    assert TruncatedImportance.needs == "tokens"
+    assert TruncatedImportance().needs == "tokens"
     tokens = rows_of([1.0], old_logprob_N=[-1.0])
     with pytest.raises(InputError, match=r"truncated-importance.*sampler_logprob_N"):
         TruncatedImportance()(tokens, zeros(tokens))

@@ -32,6 +32,7 @@ def tokens_of(
         group_R=torch.tensor(groups or range(rows), dtype=torch.int64),
         reward_R=column(rewards or [0.0] * rows),
         channel_RC=torch.zeros(rows, 0),
+        channel_weight_C=torch.zeros(0),
         truncated_R=torch.zeros(rows, dtype=torch.bool),
         **{name: column(values) for name, values in columns.items()},
     )
