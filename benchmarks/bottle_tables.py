@@ -1,6 +1,8 @@
 """Comparisons of `collapse_in_a_bottle.py`: each prints its table and gives the same numbers for the results file."""
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -188,6 +190,19 @@ def _at_same_pass(
         return None
     ratio = float(np.interp(place, np.arange(len(along)), [shifts[path] for path in along]))
     return blended(path_E, place), ratio
+
+
+def plain(value: Any) -> Any:
+    """For JSON: dataclasses and arrays as tables and lists, NaN as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(one) for one in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _table(corner: str, columns: Iterable[str]) -> Table:

@@ -13,11 +13,9 @@ import argparse
 import math
 import os
 import sys
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -25,7 +23,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.bottle_checkpoints import measure, shift_ratio
 from benchmarks.bottle_figures import along_tokens, frontier
 from benchmarks.bottle_runs import START, BottleRun, bottle_run, train_all
-from benchmarks.bottle_tables import MEASURE, METRICS, Tracks, equal_tokens, matched_pass, measured_again, ranged, text
+from benchmarks.bottle_tables import (
+    MEASURE,
+    METRICS,
+    Tracks,
+    equal_tokens,
+    matched_pass,
+    measured_again,
+    plain,
+    ranged,
+    text,
+)
 from benchmarks.frontier import PASS, nearest_step, read_track
 from entropy_lab.errors import InputError
 from entropy_lab.files import write_json
@@ -110,19 +118,6 @@ def findings(results: dict[str, Any], base: str) -> list[str]:
             if row is not None:
                 said.append(f"{name}, {title}, against {base} at the same {PASS}: {ranged(row, signed=True)}.")
     return said
-
-
-def plain(value: Any) -> Any:
-    """For JSON: dataclasses and arrays as tables and lists, NaN as null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(one) for one in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value
 
 
 def main() -> None:
