@@ -66,6 +66,8 @@ RUNS = {
     "ppo": (),
     "dpo": ("exploration.samples=8",),
     "sft": (),
+    "saf": ("start.checkpoint=builtin:sft", "advantage.saf.scale=0"),
+    "clip-cov": ('controllers=[{piece="adapo"}]', "optimizer.minibatches=2"),
     "dapo": ("lora.rank=2", "optimizer.learning_rate=1e-3"),
     "loop": ("sampling.staleness=1", "optimizer.minibatches=2"),
     "gspo": ('penalties=[{piece="reference-kl", weight=0.1}]', "numerics.dtype=bfloat16"),
