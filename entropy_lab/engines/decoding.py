@@ -117,6 +117,9 @@ class Decoding:
         self._tokens = np.empty(size, np.int32)
         self._statistics = np.empty((4, *size), np.float32)  # as in Draws: logprobs, logprob, entropy, varentropy
         self._uniforms = np.empty((len(self._rows), UNIFORMS))
+        self._certainty = np.empty(size, np.float32) if sampling.certainty else None
+        self._twins = np.empty(size, np.int32) if sampling.twins else None
+        self._twin_uniforms = np.empty((len(self._rows), UNIFORMS)) if sampling.twins else None
 
     def unfinished(self) -> list[Request]:
         """Requests for the trajectories not yielded so far."""
@@ -149,14 +152,19 @@ class Decoding:
     @torch.inference_mode()
     def _draw(self, hidden_RH: Tensor) -> tuple[list[Trajectory], NDArray[np.int64]]:
         """Draw a token for every row and drop the rows that end with it; the tokens of the others."""
-        column = self._length % UNIFORMS
-        if column == 0:
-            for row in self._alive:
-                self._uniforms[row] = uniforms(self._rows[row].seed, self._length, UNIFORMS)
-        uniform_R = torch.from_numpy(self._uniforms[self._alive, column]).to(self._policy.device)
         sampling = self._sampling
         logits_RV = self._policy.logits(hidden_RH)[:, : self._vocabulary]
-        token_R = self._record(draw(logits_RV, uniform_R, sampling.temperature, sampling.top_k, sampling.top_p))
+        uniform_R, twin_uniform_R = self._next_uniforms()
+        drawn = draw(
+            logits_RV,
+            uniform_R,
+            sampling.temperature,
+            sampling.top_k,
+            sampling.top_p,
+            certainty=sampling.certainty,
+            twin_uniform_R=twin_uniform_R,
+        )
+        token_R = self._record(drawn)
         self._length += 1
         stopped_R = np.isin(token_R, self._end_ids)
         ended_R = stopped_R | (self._budgets[self._alive] <= self._length)
@@ -173,10 +181,24 @@ class Decoding:
         self._alive = self._alive[order]
         return ended, token_R[order]
 
+    def _next_uniforms(self) -> tuple[Tensor, Tensor | None]:
+        """This step's number of every living row's stream, and of its twin's."""
+        column = self._length % UNIFORMS
+        if column == 0:
+            for row in self._alive:
+                seed = self._rows[row].seed
+                self._uniforms[row] = uniforms(seed, self._length, UNIFORMS)
+                if self._twin_uniforms is not None:
+                    self._twin_uniforms[row] = uniforms(trajectory_seed(seed, "twin", "", 0), self._length, UNIFORMS)
+        uniform_R = torch.from_numpy(self._uniforms[self._alive, column]).to(self._policy.device)
+        if self._twin_uniforms is None:
+            return uniform_R, None
+        return uniform_R, torch.from_numpy(self._twin_uniforms[self._alive, column]).to(self._policy.device)
+
     def _record(self, draws: Draws) -> NDArray[np.int64]:
         """Write a step's tokens and statistics; the tokens."""
         token_R = draws.token_R.cpu().numpy()
-        statistics = torch.stack(draws[1:]).cpu().numpy()
+        statistics = torch.stack(draws[1:5]).cpu().numpy()
         broken = np.flatnonzero(~np.isfinite(statistics[2]))
         if len(broken):
             request = self._rows[self._alive[broken[0]]].request
@@ -186,6 +208,10 @@ class Decoding:
             )
         self._tokens[self._alive, self._length] = token_R
         self._statistics[:, self._alive, self._length] = statistics
+        if self._certainty is not None and draws.certainty_R is not None:
+            self._certainty[self._alive, self._length] = draws.certainty_R.cpu().numpy()
+        if self._twins is not None and draws.twin_R is not None:
+            self._twins[self._alive, self._length] = draws.twin_R.cpu().numpy()
         return token_R
 
     def _trajectory(self, index: int, reason: FinishReason) -> Trajectory:
@@ -204,4 +230,6 @@ class Decoding:
             logprob=statistics[1],
             entropy=statistics[2],
             varentropy=statistics[3],
+            certainty=None if self._certainty is None else self._certainty[index, : self._length].copy(),
+            twin_ids=None if self._twins is None else self._twins[index, : self._length].copy(),
         )

@@ -22,7 +22,8 @@ class Draws(NamedTuple):
 
     `logprobs_R` is the log-probability under the distribution that was drawn from (after top-k and top-p; 0 for a
     greedy choice). `logprob_R`, `entropy_R` and `varentropy_R` belong to the full vocabulary at the temperature, or
-    at temperature 1 for a greedy choice. NaN or +inf logits give a NaN entropy.
+    at temperature 1 for a greedy choice. NaN or +inf logits give a NaN entropy. `certainty_R` is KL(U‖p) over the ids
+    whose logit is not −inf; `twin_R` an independent second draw. Both are None unless asked for.
     """
 
     token_R: Tensor
@@ -30,38 +31,64 @@ class Draws(NamedTuple):
     logprob_R: Tensor
     entropy_R: Tensor
     varentropy_R: Tensor
+    certainty_R: Tensor | None = None
+    twin_R: Tensor | None = None
 
 
-def draw(logits_RV: Tensor, uniform_R: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Draws:
+def draw(
+    logits_RV: Tensor,
+    uniform_R: Tensor,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    *,
+    certainty: bool = False,
+    twin_uniform_R: Tensor | None = None,
+) -> Draws:
     """Draw token `F⁻¹(u)` of softmax(logits / temperature) for each row's own uniform number u in [0, 1).
 
     `logits_RV` is float32 or float64, `uniform_R` float64 on the same device. Temperature 0 takes the first of the
     largest logits. `top_k` > 0 keeps the k likeliest tokens, `top_p` < 1 then the fewest tokens that hold at least
     this share of what is left (ties go to the smaller id). Statistics in the shifted form: with m = max z,
     d = (z − m) / T, s = Σ e^d, t = Σ e^d d and u = Σ e^d d², H = log s − t / s and varentropy = u / s − (t / s)².
+    `certainty` asks for KL(U‖p) = log s − log V − Σ d / V, `twin_uniform_R` is the uniform number of a second draw.
     """
     budget = CACHE_BYTES if logits_RV.device.type == "cpu" else DEVICE_BYTES
     tile = max(1, budget // (logits_RV.shape[1] * logits_RV.element_size()))
     width = -(-logits_RV.shape[1] // BLOCK) * BLOCK
     shifted, weight, moment = logits_RV.new_zeros(3, min(tile, len(logits_RV)), width)
+    twin_u_R = uniform_R if twin_uniform_R is None else twin_uniform_R
     tiles = [
-        _draw_tile(z, u, temperature, top_k, top_p, shifted[: len(z)], weight[: len(z)], moment[: len(z)])
-        for z, u in zip(logits_RV.split(tile), uniform_R.split(tile), strict=True)
+        _draw_tile(
+            z,
+            u,
+            twin_u if twin_uniform_R is not None else None,
+            temperature,
+            top_k,
+            top_p,
+            certainty,
+            (shifted[: len(z)], weight[: len(z)], moment[: len(z)]),
+        )
+        for z, u, twin_u in zip(logits_RV.split(tile), uniform_R.split(tile), twin_u_R.split(tile), strict=True)
     ]
-    return tiles[0] if len(tiles) == 1 else Draws(*(torch.cat(column) for column in zip(*tiles, strict=True)))
+    if len(tiles) == 1:
+        return tiles[0]
+    columns = (None if column[0] is None else torch.cat(column) for column in zip(*tiles, strict=True))
+    return Draws(*columns)  # type: ignore[arg-type]  # a column is None in all tiles or in none
 
 
 def _draw_tile(
     logits_RV: Tensor,
     uniform_R: Tensor,
+    twin_uniform_R: Tensor | None,
     temperature: float,
     top_k: int,
     top_p: float,
-    shifted: Tensor,
-    weight: Tensor,
-    moment: Tensor,
+    certainty: bool,
+    buffers: tuple[Tensor, Tensor, Tensor],
 ) -> Draws:
     """Draw for one tile; the three buffers [R, V rounded up to blocks] hold zeros past V, and keep them."""
+    shifted, weight, moment = buffers
     V = logits_RV.shape[1]
     d_RV, e_RV = shifted[:, :V], weight[:, :V]
     maximum_R1 = logits_RV.amax(1, keepdim=True)
@@ -82,20 +109,41 @@ def _draw_tile(
     entropy_R = (log_s_R - mean_R).clamp_(min=0.0)
     varentropy_R = (u_R / s_R - mean_R.square()).clamp_(min=0.0)
 
+    certainty_R = _certainty(d_RV, log_s_R) if certainty else None
     log_kept_R = log_s_R
+    twin_R = None
     if temperature == 0:
         token_R = logits_RV.argmax(1)
+        twin_R = token_R if twin_uniform_R is not None else None
     else:
         if top_k > 0 or top_p < 1:
             _truncate(e_RV, top_k, top_p)
             sums_RB = _block_sums(weight)
             log_kept_R = sums_RB.sum(1).log()
         token_R = _invert(weight, sums_RB, uniform_R).clamp_(max=V - 1)  # a NaN row would point past the end
+        if twin_uniform_R is not None:
+            twin_R = _invert(weight, sums_RB, twin_uniform_R).clamp_(max=V - 1)
     d_R = d_RV.gather(1, token_R[:, None])[:, 0].double()
     logprob_R = (d_R - log_s_R).clamp_(max=0.0)
     logprobs_R = torch.zeros_like(logprob_R) if temperature == 0 else (d_R - log_kept_R).clamp_(max=0.0)
     dtype = logits_RV.dtype
-    return Draws(token_R, logprobs_R.to(dtype), logprob_R.to(dtype), entropy_R.to(dtype), varentropy_R.to(dtype))
+    return Draws(
+        token_R,
+        logprobs_R.to(dtype),
+        logprob_R.to(dtype),
+        entropy_R.to(dtype),
+        varentropy_R.to(dtype),
+        None if certainty_R is None else certainty_R.to(dtype),
+        twin_R,
+    )
+
+
+def _certainty(d_RV: Tensor, log_s_R: Tensor) -> Tensor:
+    """KL(U‖p) = −mean log p − log V, over the ids that have a probability at all."""
+    possible_RV = d_RV > FLOOR / 2
+    count_R = possible_RV.sum(1).double()
+    total_R = torch.where(possible_RV, d_RV, 0.0).sum(1, dtype=torch.float64)
+    return (log_s_R - total_R / count_R - count_R.log()).clamp_(min=0.0)
 
 
 def _block_sums(values: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ class Sampling:
     """How tokens are drawn. The defaults are neutral: the policy's own distribution, nothing cut off.
 
     `mask_unused` drops head rows that the tokenizer does not have from the distribution, drawing and statistics alike.
+    `certainty` and `twins` ask for the trajectory columns `certainty` and `twin_ids`; neither changes what is drawn.
     """
 
     temperature: float = 1.0
@@ -30,6 +31,8 @@ class Sampling:
     max_new_tokens: int = 512
     seed: int = 0
     mask_unused: bool = False
+    certainty: bool = False
+    twins: bool = False
 
     def __post_init__(self) -> None:
         """Raise InputError for a setting that cannot be sampled with."""
@@ -65,7 +68,9 @@ class Trajectory:
 
     `logprobs` are the sampler's, of the distribution the token was drawn from. `logprob`, `entropy` and
     `varentropy` (nats) are exact over the full vocabulary at `temperature`, float32, and None where the engine
-    cannot give them; a teacher-forced pass then fills them in.
+    cannot give them; a teacher-forced pass then fills them in. `certainty` is KL(U‖p) in nats, U uniform over the
+    vocabulary; `twin_ids` holds a second token drawn at each position, from the same distribution and independently,
+    which nothing continues. Both only where they were asked for.
     """
 
     problem_id: str
@@ -80,6 +85,8 @@ class Trajectory:
     logprob: NDArray[np.float32] | None = field(default=None, repr=False)
     entropy: NDArray[np.float32] | None = field(default=None, repr=False)
     varentropy: NDArray[np.float32] | None = field(default=None, repr=False)
+    certainty: NDArray[np.float32] | None = field(default=None, repr=False)
+    twin_ids: NDArray[np.int32] | None = field(default=None, repr=False)
 
 
 class Engine(Protocol):

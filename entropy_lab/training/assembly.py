@@ -82,6 +82,7 @@ def assemble(
             softmax_fix=recipe.numerics.softmax_fix,
             value_head=head,
             uniform=recipe.objective.needs_uniform,
+            twins=any(one.needs_twins for one in recipe.penalties),
         )
 
     trained = policy(checkpoint.model, value_head)
@@ -119,6 +120,8 @@ def sampling_of(recipe: Recipe) -> Sampling:
         top_k=drawing.top_k,
         max_new_tokens=drawing.max_new_tokens,
         seed=recipe.seed,
+        certainty=any(reward.needs_certainty for reward in recipe.rewards),
+        twins=any(penalty.needs_twins for penalty in recipe.penalties),
     )
 
 

@@ -19,12 +19,16 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """R rows: row r continues `contexts[context_R[r]]` with `completions[r]`; `tokens` holds the same rows' columns."""
+    """R rows: row r continues `contexts[context_R[r]]` with `completions[r]`; `tokens` holds the same rows' columns.
+
+    `twins` are the second draws of each row's positions, where every row has them.
+    """
 
     contexts: tuple[Ids, ...]
     context_R: Ids
     completions: tuple[Ids, ...]
     tokens: Tokens
+    twins: tuple[Ids, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.completions)
@@ -57,7 +61,15 @@ def batch_of(rollouts: Sequence[Rollout], device: torch.device) -> Batch:
         ),
         trees=_trees(rollouts, device),
     )
-    return Batch(tuple(np.array(ids, np.int64) for ids in index), np.array(context_R, np.int64), completions, tokens)
+    drawn = [one.trajectory.twin_ids for one in rollouts]
+    twins = tuple(np.asarray(ids, np.int64) for ids in drawn if ids is not None)
+    return Batch(
+        tuple(np.array(ids, np.int64) for ids in index),
+        np.array(context_R, np.int64),
+        completions,
+        tokens,
+        twins if rollouts and len(twins) == len(rollouts) else None,
+    )
 
 
 def _trees(rollouts: Sequence[Rollout], device: torch.device) -> Trees | None:

@@ -157,8 +157,8 @@ AttentionInterface.register(ATTENTION, packed_attention)
 class TrainedPolicy:
     """`model` as the update sees it: a twin that shares its weights, in packed or padded form.
 
-    `heads` name what is computed beside log-probs and entropies. `dtype` below float32 runs the decoder under
-    autocast; head, log-probs and losses stay float32.
+    `value_head`, `uniform` and `twins` ask for those columns beside log-probs and entropies. `dtype` below float32 runs
+    the decoder under autocast; head, log-probs and losses stay float32.
     """
 
     def __init__(
@@ -170,6 +170,7 @@ class TrainedPolicy:
         softmax_fix: bool = False,
         value_head: nn.Linear | None = None,
         uniform: bool = False,
+        twins: bool = False,
     ) -> None:
         self.model = model
         self.device = next(model.parameters()).device
@@ -178,6 +179,7 @@ class TrainedPolicy:
         self.softmax_fix = softmax_fix
         self.value_head = value_head
         self.uniform = uniform
+        self.twins = twins
         self.forward_tokens = 0
         """Tokens sent through the decoder so far, padding included."""
         self._plain = Policy(model)
@@ -205,7 +207,15 @@ class TrainedPolicy:
         )
         value_N = None if self.value_head is None else self.value_head(hidden_NH.float())[:, 0]
         uniform_N = _uniform(head, hidden_NH, targets_N, found.logprob_N, self.temperature) if self.uniform else None
-        return Now(found.logprob_N, found.entropy_N, uniform_N, value_N)
+        gap_N = self._twin_gap(head, hidden_NH, targets_N, batch, rows) if self.twins else None
+        return Now(found.logprob_N, found.entropy_N, uniform_N, value_N, gap_N)
+
+    def _twin_gap(self, head: Head, hidden_NH: Tensor, targets_N: Tensor, batch: Batch, rows: Ids) -> Tensor | None:
+        if batch.twins is None:
+            return None
+        twins_N = torch.from_numpy(np.concatenate([batch.twins[row] for row in rows])).to(self.device)
+        gap_N = _logits_of(head, hidden_NH, targets_N) - _logits_of(head, hidden_NH, twins_N)
+        return gap_N / self.temperature
 
     def _hidden(self, contexts: Sequence[Ids], context_R: Ids, completions: Sequence[Ids]) -> Tensor:
         with self._autocast():
@@ -267,3 +277,11 @@ def _uniform(head: Head, hidden_NH: Tensor, targets_N: Tensor, logprob_N: Tensor
         mean_N = mean_N + head.bias.float().mean()
         target_N = target_N + head.bias.float()[targets_N]
     return (mean_N - target_N) / temperature + logprob_N
+
+
+def _logits_of(head: Head, hidden_NH: Tensor, ids_N: Tensor) -> Tensor:
+    """One logit a position, (N,), float32."""
+    logit_N = (hidden_NH.float() * head.weight_VH[ids_N].float()).sum(1) * head.scale
+    if head.bias is not None:
+        logit_N = logit_N + head.bias.float()[ids_N]
+    return logit_N if head.soft_cap is None else head.soft_cap * torch.tanh(logit_N / head.soft_cap)

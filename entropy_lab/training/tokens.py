@@ -89,10 +89,12 @@ class Now:
     """The policy as it is while it is updated, with gradients, shape (N,): what losses are made of.
 
     `uniform_logprob_N` is the mean log-probability over the whole vocabulary, `value_N` the value head's estimate in
-    front of each token; both are None unless a piece needs them.
+    front of each token, `twin_gap_N` how far the token's log-prob lies above that of its twin, the second token that
+    was drawn there. They are None unless a piece needs them.
     """
 
     logprob_N: Tensor
     entropy_N: Tensor
     uniform_logprob_N: Tensor | None = None
     value_N: Tensor | None = None
+    twin_gap_N: Tensor | None = None

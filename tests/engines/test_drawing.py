@@ -39,11 +39,11 @@ def test_masked_head_rows_give_finite_statistics() -> None:
     """L1: −inf logits are probability 0, not NaN, and are never drawn."""
     z = logits(64, 700)
     z[:, 3:650] = -torch.inf
-    found = draw(z, uniform(64))
+    found = draw(z, uniform(64), certainty=True)
     exact = torch.distributions.Categorical(logits=z[:, [0, 1, 2, *range(650, 700)]].double())
     assert torch.allclose(found.entropy_R.double(), exact.entropy(), atol=3e-6)
     assert not ((found.token_R >= 3) & (found.token_R < 650)).any()
-    assert torch.isfinite(torch.stack(found[1:])).all()
+    assert torch.isfinite(torch.stack(found[1:6])).all()
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -118,6 +118,7 @@ def test_greedy_takes_the_first_of_the_largest_and_reports_temperature_one() -> 
 
 def test_a_tile_of_one_row_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     z = logits(9, 1000)
-    whole = draw(z, uniform(9))
+    whole = draw(z, uniform(9), certainty=True, twin_uniform_R=1 - uniform(9))
     monkeypatch.setattr(drawing, "CACHE_BYTES", 1)
-    assert all(torch.equal(a, b) for a, b in zip(whole, draw(z, uniform(9)), strict=True))
+    parts = draw(z, uniform(9), certainty=True, twin_uniform_R=1 - uniform(9))
+    assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))

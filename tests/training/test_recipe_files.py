@@ -16,7 +16,19 @@ from entropy_lab.training.recipe_files import SHIPPED, catalogue, dump_recipe, l
 
 NAMES = [
     *("cispo", "dapo", "dpo", "dr-grpo", "fr3e", "gspo", "grpo", "loop", "ppo", "rloo", "sapo", "sft"),
-    *("adapo", "clip-cov", "entropy-bonus", "forking-tokens", "gdpo", "kl-cov", "repo-d", "repo-r", "saf", "stare"),
+    *(
+        "adapo",
+        "clip-cov",
+        "entropy-bonus",
+        "forking-tokens",
+        "gdpo",
+        "kl-cov",
+        "repo-d",
+        "repo-r",
+        "rlif",
+        "saf",
+        "stare",
+    ),
 ]
 
 BARE = """

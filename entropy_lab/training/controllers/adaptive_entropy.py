@@ -1,13 +1,12 @@
 """Holding the entropy above a target by the coefficient of the entropy bonus."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from entropy_lab.training.controllers import Controller
 
-COEFFICIENT = "penalties.entropy-bonus.coefficient"
 ENTROPY = "entropy.token_mean"
 
 
@@ -21,13 +20,15 @@ class AdaptiveEntropy(Controller):
 
     piece: ClassVar[str] = "adaptive-entropy"
 
+    penalty: Literal["entropy-bonus", "paired-entropy-bonus"] = "entropy-bonus"
+    """The penalty whose coefficient is set."""
     step: Annotated[float, Field(gt=0)] = 0.005
     target: Annotated[float, Field(ge=0)] | None = None
     """In nats; None takes the entropy of the first iteration."""
 
     def start(self) -> dict[str, float]:
         """No bonus yet."""
-        memory = {COEFFICIENT: 0.0, "level": 0.0}
+        memory = {self._path: 0.0, "level": 0.0}
         return memory if self.target is None else {**memory, "target": self.target}
 
     def __call__(self, memory: Mapping[str, float], metrics: Mapping[str, float]) -> dict[str, float]:
@@ -38,4 +39,8 @@ class AdaptiveEntropy(Controller):
         target = memory.get("target", entropy)
         change = self.step * ((entropy < target) - (entropy > target))
         level = max(0.0, memory["level"] + change)
-        return {COEFFICIENT: level if entropy < target else 0.0, "level": level, "target": target}
+        return {self._path: level if entropy < target else 0.0, "level": level, "target": target}
+
+    @property
+    def _path(self) -> str:
+        return f"penalties.{self.penalty}.coefficient"

@@ -10,9 +10,11 @@ from entropy_lab.training.tokens import Now, Tokens
 
 
 class Penalty(Piece):
-    """One penalty. `needs_reference` asks for `reference_logprob_N`, of the checkpoint the run started from."""
+    """One penalty. `needs_reference` asks for `reference_logprob_N`, of the checkpoint the run started from;
+    `needs_twins` for `now.twin_gap_N`."""
 
     needs_reference: ClassVar[bool] = False
+    needs_twins: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, now: Now, tokens: Tokens) -> Tensor:

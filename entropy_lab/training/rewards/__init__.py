@@ -2,13 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from entropy_lab.training.piece import Piece
 from entropy_lab.training.rollout import Rollout
 
 
 class Reward(Piece):
-    """One channel; `weight` is its factor in the sum."""
+    """One channel; `weight` is its factor in the sum. `needs_certainty` asks for that column of the trajectories."""
+
+    needs_certainty: ClassVar[bool] = False
 
     weight: float = 1.0
 
