@@ -27,6 +27,7 @@ SCHEMA = pa.schema(
         pa.field("parent_id", pa.string()),
         pa.field("branch_position", pa.int32()),
         pa.field("state_value", pa.float32()),
+        pa.field("prefix_surprise", pa.float32()),
         pa.field("reward", pa.float32()),
         pa.field("prompt_ids", pa.list_(pa.int32())),
         pa.field("token_ids", pa.list_(pa.int32())),
@@ -50,6 +51,8 @@ SCHEMA = pa.schema(
 
 A branch's `parent_id` is "problem_id sample_index" of the trajectory it branched from, `branch_position` how many of
 that one's tokens it was given, and `state_value` the mean reward of all branches that continue the same tokens.
+A row that continues tokens of another model has a `branch_position` without a parent, and `prefix_surprise`, the mean
+−log p (nats) of those tokens under the policy.
 """
 
 ALIGNED = ("policy_mask", "logprobs", "logprob", "entropy", "varentropy")

@@ -107,6 +107,7 @@ def assemble(
         recipe.rewards,
         recipe.data.prompt,
         recipe.seed,
+        run.folder,
     )
     return Assembly(checkpoint, parameters, optimizer, updater, engine, world, lagged)
 

@@ -26,6 +26,7 @@ class Rollout:
     `prefix_ids` are completion tokens that were given, not drawn; `text` is of the whole completion. Rows of one
     `group` share prompt, prefix and baseline; group names are unique within an iteration. `sample_index` is unique
     among a problem's rollouts of one iteration; `parent_index` is that of the rollout whose prefix this one continues.
+    `prefix_surprise` is the mean −log p, in nats, of prefix tokens that another model wrote, under the policy.
     """
 
     trajectory: Trajectory
@@ -39,6 +40,7 @@ class Rollout:
     reward: float = 0.0
     parent_index: int | None = None
     state: State | None = field(default=None, repr=False)
+    prefix_surprise: float | None = None
 
 
 def rollouts_table(rollouts: Sequence[Rollout], checkpoint: str) -> Rollouts:
@@ -59,6 +61,7 @@ def _row(one: Rollout, checkpoint: str) -> dict[str, Any]:
         "parent_id": None if one.parent_index is None else f"{sampled.problem_id} {one.parent_index}",
         "branch_position": len(one.prefix_ids) if one.parent_index is not None or one.prefix_ids else None,
         "state_value": None if one.state is None else one.state.values[one.state.index],
+        "prefix_surprise": one.prefix_surprise,
         "reward": one.reward,
         "prompt_ids": sampled.prompt_ids + one.prefix_ids,
         "token_ids": sampled.token_ids,

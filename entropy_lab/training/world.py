@@ -5,22 +5,30 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from entropy_lab.checkpoints import Checkpoint
-from entropy_lab.engines.protocol import Engine, Request, Sampling
+from entropy_lab.checkpoints import Checkpoint, load_checkpoint
+from entropy_lab.engines.protocol import Engine, Request, Sampling, Trajectory
+from entropy_lab.engines.transformers import TransformersEngine
 from entropy_lab.errors import InputError
 from entropy_lab.prompts import encode_prompt
+from entropy_lab.rollouts import Rollouts
 from entropy_lab.tasks.grading import grade_all, require_working_grader
 from entropy_lab.tasks.protocol import Grade, Problem, Task
 from entropy_lab.texts import completion_text
+from entropy_lab.training.outer_solutions import OuterSolutions, Solution
 from entropy_lab.training.rewards import Reward
 from entropy_lab.training.rollout import Rollout
 
 
 class TrainingWorld:
-    """See `exploration.World`. `iteration` is set by the loop; counters start anew with `begin`."""
+    """See `exploration.World`. `iteration` is set by the loop; counters start anew with `begin`.
+
+    `folder` is the run's, where solutions of other models are kept.
+    """
 
     def __init__(
         self,
@@ -32,6 +40,7 @@ class TrainingWorld:
         rewards: Sequence[Reward],
         prompt: str,
         seed: int,
+        folder: Path | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.engine = engine
@@ -46,6 +55,8 @@ class TrainingWorld:
         self._rewards = rewards
         self.prompt = prompt
         self._encoded = cache(self._encode)
+        self._folder = folder
+        self._outer: dict[str, OuterSolutions] = {}
 
     def begin(self, iteration: int) -> None:
         """Start an iteration: its streams, its counters."""
@@ -98,6 +109,34 @@ class TrainingWorld:
         ]
         return self._rewarded(rollouts)
 
+    def solutions(self, source: str, problems: Sequence[Problem]) -> dict[str, Solution]:
+        """Solutions of `source` by problem; the tokens it samples count as sampled."""
+        if source not in self._outer:
+            self._outer[source] = self._open(source)
+        return self._outer[source].of(problems, self.iteration)
+
+    def _open(self, source: str) -> OuterSolutions:
+        if self._folder is None:
+            raise InputError(f"Solutions of {source} are kept in a run directory, and here is none.")
+        folder, path = self._folder / "outer", Path(source)
+        if path.suffix in (".parquet", ".jsonl") or (path / "rollouts").is_dir():
+            return OuterSolutions(folder, path, None, same_ids=False)
+        outer = load_checkpoint(source, device=self.checkpoint.device.type)
+        engine = TransformersEngine(outer, self.engine.rows([], self.sampling))
+        sampling = replace(self.sampling, temperature=1.0, certainty=False, twins=False)
+
+        def sample(problems: Sequence[Problem]) -> Rollouts:
+            prompts = [encode_prompt(outer, self.task.messages(problem), self.prompt) for problem in problems]
+            asked = zip(problems, prompts, strict=True)
+            requests = [Request(problem.id, prompt, 1, stream="outer") for problem, prompt in asked]
+            drawn = [one for batch in engine.partition(requests, sampling) for one in engine.sample(batch, sampling)]
+            drawn.sort(key=lambda one: one.problem_id)
+            self.sampled_tokens += sum(len(one.token_ids) for one in drawn)
+            return Rollouts.from_rows(_outer_row(outer, one) for one in drawn)
+
+        same = outer.tokenizer.get_vocab() == self.checkpoint.tokenizer.get_vocab()
+        return OuterSolutions(folder, None, sample, same_ids=same)
+
     def _rewarded(self, rollouts: list[Rollout]) -> list[Rollout]:
         channels = [reward(rollouts) for reward in self._rewards]
         for reward, values in zip(self._rewards, channels, strict=True):
@@ -121,3 +160,20 @@ class TrainingWorld:
 @cache
 def _permutation(seed: int, epoch: int, size: int) -> list[int]:
     return [int(place) for place in np.random.default_rng([seed, epoch]).permutation(size)]
+
+
+def _outer_row(outer: Checkpoint, drawn: Trajectory) -> dict[str, Any]:
+    """A solution as a row of rollouts, its ids without the end token, so that they are those of its text."""
+    ids = drawn.token_ids.tolist()
+    kept = ids[:-1] if drawn.finish_reason == "stop" else ids
+    return {
+        "checkpoint": outer.name,
+        "problem_id": drawn.problem_id,
+        "sample_index": 0,
+        "prompt_ids": drawn.prompt_ids,
+        "token_ids": kept,
+        "text": completion_text(outer.tokenizer, ids, outer.end_ids),
+        "finish_reason": drawn.finish_reason,
+        "seed": drawn.seed,
+        "temperature": drawn.temperature,
+    }

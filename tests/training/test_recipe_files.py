@@ -14,22 +14,10 @@ from entropy_lab.training.piece import KINDS, pieces_of
 from entropy_lab.training.recipe import Lora, Recipe
 from entropy_lab.training.recipe_files import SHIPPED, catalogue, dump_recipe, load_recipe, shipped_names, with_field
 
-NAMES = [
-    *("cispo", "dapo", "dpo", "dr-grpo", "fr3e", "gspo", "grpo", "loop", "ppo", "rloo", "sapo", "sft"),
-    *(
-        "adapo",
-        "clip-cov",
-        "entropy-bonus",
-        "forking-tokens",
-        "gdpo",
-        "kl-cov",
-        "repo-d",
-        "repo-r",
-        "rlif",
-        "saf",
-        "stare",
-    ),
-]
+NAMES = (
+    "adapo cispo clip-cov dapo dpo dr-grpo entropy-bonus forking-tokens fr3e gdpo grpo gspo kl-cov loop outer-prefix ppo "
+    "repo-d repo-r rlif rloo saf sapo sft stare"
+).split()
 
 BARE = """
 name = "mine"

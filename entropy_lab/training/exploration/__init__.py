@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 from entropy_lab.checkpoints import Checkpoint
 from entropy_lab.engines.protocol import Request, Sampling
 from entropy_lab.tasks.protocol import Problem, Task
+from entropy_lab.training.outer_solutions import Solution
 from entropy_lab.training.piece import Piece
 from entropy_lab.training.rollout import Rollout
 
@@ -56,6 +57,12 @@ class World(Protocol):
 
         `groups[i]` names the group of the rollouts of `requests[i]`. Raises GraderFailure past the limit of failures.
         Rollouts whose grade is unknown (`grade.correct` None) are left out and counted in the iteration's metrics.
+        """
+
+    def solutions(self, source: str, problems: Sequence[Problem]) -> dict[str, Solution]:
+        """A full solution by problem id, of another checkpoint or from stored rollouts; the same throughout a run.
+
+        Stored rollouts may lack some problems. Raises InputError for a source that is neither.
         """
 
 

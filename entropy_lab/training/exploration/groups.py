@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from entropy_lab.tasks.protocol import Problem
 from entropy_lab.training.exploration import Exploration, Explored, World
 from entropy_lab.training.grouping import RESIDUE
 from entropy_lab.training.rollout import Rollout
@@ -41,7 +42,8 @@ class Groups(Exploration):
         others: list[Rollout] = []
         tries = dropped = 0
         while tries == 0 or (self.drop_degenerate and len(kept) < self.prompts and tries < self.max_tries):
-            for group in sample_groups(world, position, self.prompts, self.samples, f"g{tries}", seen):
+            problems = world.problems_at(position, self.prompts)
+            for group in sample_groups(world, problems, self.samples, f"g{tries}", seen):
                 degenerate = self.drop_degenerate and is_degenerate(group)
                 dropped += degenerate
                 if degenerate or len(kept) == self.prompts:
@@ -67,15 +69,15 @@ class Groups(Exploration):
 
 
 def sample_groups(
-    world: World, position: int, prompts: int, samples: int, stream: str, seen: Counter[str]
+    world: World, problems: Sequence[Problem], samples: int, stream: str, seen: Counter[str]
 ) -> list[list[Rollout]]:
-    """`samples` completions of each of `prompts` problems from `position` on, a list for each group that has any.
+    """`samples` completions of each problem, a list for each group that has any.
 
     `seen` counts how often a problem was asked in this iteration and is counted up; it keeps group names and sample
     indices apart where the problems are so few that one comes again.
     """
     requests, names = [], []
-    for problem in world.problems_at(position, prompts):
+    for problem in problems:
         requests.append(world.request(problem, samples, first_sample=seen[problem.id] * samples, stream=stream))
         names.append(f"{problem.id} {seen[problem.id]}")
         seen[problem.id] += 1

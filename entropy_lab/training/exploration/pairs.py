@@ -27,7 +27,8 @@ class Pairs(Exploration):
         """Trajectories of one iteration, from problem `position` on."""
         paired: list[Rollout] = []
         others: list[Rollout] = []
-        for group in sample_groups(world, position, self.prompts, self.samples, "pairs", Counter()):
+        problems = world.problems_at(position, self.prompts)
+        for group in sample_groups(world, problems, self.samples, "pairs", Counter()):
             right = next((rollout for rollout in group if rollout.grade.correct is True), None)
             wrong = next((rollout for rollout in group if rollout.grade.correct is False), None)
             if right is not None and wrong is not None and right.reward > wrong.reward:
