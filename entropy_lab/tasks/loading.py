@@ -1,18 +1,15 @@
 """From the name of a task to the task: `countdown`, a file or hub set of problems, or a class in a user's own file."""
 
 import difflib
-import importlib.util
 import inspect
-import sys
-import traceback
 from pathlib import Path
-from types import ModuleType
 from typing import cast
 
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.countdown.layouts import is_countdown
 from entropy_lab.tasks.problem_files import first_row, is_hub_name, is_problem_file
 from entropy_lab.tasks.protocol import Task
+from entropy_lab.tasks.user_files import member_of, place_of
 
 EMBEDDED = ("countdown", "countdown-train")
 NAMES = (*EMBEDDED, "math")
@@ -63,22 +60,14 @@ def _problem_set(name: str) -> Task:
 
 
 def _own_task(path: Path, member: str) -> Task:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; give your task as path/to/file.py:Name.")
     where = f"{path}:{member}"
-    module = _import(path)
-    if not hasattr(module, member):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        close = difflib.get_close_matches(member, own, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"it defines {', '.join(own) or 'nothing'}."
-        raise InputError(f"{path}: defines no {member!r}; {hint}")
-    task = getattr(module, member)
+    task = member_of(path, member)
     if inspect.isclass(task):
         try:
             task = task()
         except Exception as error:  # the user's own code: any kind
             raise InputError(
-                f"{where}: cannot be made without arguments ({_place(error, path)}); give __init__ defaults or name "
+                f"{where}: cannot be made without arguments ({place_of(error, path)}); give __init__ defaults or name "
                 "an object instead of the class."
             ) from error
     missing = [method for method in METHODS if not callable(getattr(task, method, None))]
@@ -90,31 +79,6 @@ def _own_task(path: Path, member: str) -> Task:
             "and grade(problem, text), as entropy_lab.tasks.protocol.Task shows."
         )
     return cast(Task, task)
-
-
-def _import(path: Path) -> ModuleType:
-    name = f"entropy_lab_task_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path}: Python cannot import this file; give a .py file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickling look the module up by name
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's own code: any kind
-        del sys.modules[name]
-        raise InputError(f"{path}: importing it fails ({_place(error, path)}); mend the file.") from error
-    return module
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """Describe an error from the user's file with the last line of that file that took part."""
-    if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f"line {error.lineno}: SyntaxError: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).name == path.name]
-    place = f"line {lines[-1]}: " if lines else ""
-    return f"{place}{type(error).__name__}: {error}"
 
 
 def _unknown(name: str) -> InputError:
