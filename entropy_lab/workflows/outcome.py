@@ -15,11 +15,13 @@ from entropy_lab.progress import Progress
 from entropy_lab.reports.contents import CheckpointDiagnosis, Diagnosis, TrajectoryView
 from entropy_lab.reports.figures import write_figures
 from entropy_lab.reports.page import write_page
+from entropy_lab.reports.style import Drawing
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import Run
 from entropy_lab.tasks.protocol import Enumerable, Space, Task
 from entropy_lab.texts import token_texts
 from entropy_lab.workflows.diagnosis import Measured, decision_metrics, decision_tokens, diagnosis_of, measure, opening
+from entropy_lab.workflows.prefixes import look_at_prefixes, prefix_drawings
 from entropy_lab.workflows.shown import ALTERNATIVES, agreement, choose, score_rows, views
 from entropy_lab.workflows.trees import Grown, drawings, grow, part
 
@@ -124,7 +126,12 @@ def conclude(
             grown[name] = trees
             diagnosis = replace(diagnosis, metrics=(*diagnosis.metrics, *trees.metrics, *trees.values))
         diagnoses.append(diagnosis)
-    return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, grown, reading, progress)
+    prefixed = look_at_prefixes({name: rows for name, (rows, _) in rollouts.items()}, reading.seed)
+    if prefixed is not None:
+        diagnoses[-1] = replace(diagnoses[-1], metrics=(*diagnoses[-1].metrics, *prefixed.metrics))
+    beside = (*drawings(grown), *prefix_drawings(prefixed))
+    notes = (*(one.note for one in grown.values()), *([] if prefixed is None else [prefixed.note]))
+    return _write(run, "rollouts" if task is None else task.name, measured, diagnoses, beside, notes, reading, progress)
 
 
 def _look_at(
@@ -163,7 +170,8 @@ def _write(
     task: str,
     measured: Sequence[Measured],
     diagnoses: Sequence[CheckpointDiagnosis],
-    grown: Mapping[str, Grown],
+    beside: tuple[Drawing, ...],
+    notes: Sequence[str],
     reading: Reading,
     progress: Progress,
 ) -> Analysis:
@@ -178,8 +186,8 @@ def _write(
         checkpoints=tuple(diagnoses),
         differences=tuple(replace(row, metric=row.metric.removeprefix(_DIFFERENCE)) for row in differences),
         settings=run.record,
-        notes=(*_unscored(measured), *_notes(diagnoses), *(one.note for one in grown.values())),
-        drawings=drawings(grown),
+        notes=(*_unscored(measured), *_notes(diagnoses), *notes),
+        drawings=beside,
     )
     problem_ids = sorted({str(problem) for one in measured for problem in one.summary.problems})
     return publish(run, diagnosis, problem_ids, {one.name: _aligned(one, problem_ids) for one in measured}, progress)

@@ -33,9 +33,20 @@ class Grown:
 
 
 def part(rollouts: Rollouts) -> tuple[Rollouts, Rollouts]:
-    """Plain samples, and the branches that continue one of them."""
+    """Plain samples, and the branches that continue one of them; rows given tokens of another model are neither.
+
+    Raises:
+        InputError: no sample is plain, so that there is nothing to measure beside them.
+    """
     branched = np.array([parent is not None for parent in rollouts.strings("parent_id")], bool)
-    return rollouts.where(~branched), rollouts.where(branched)
+    given = rollouts.table["prefix_surprise"].is_valid().to_numpy(zero_copy_only=False)
+    plain = rollouts.where(~branched & ~given)
+    if len(rollouts) and not len(plain):
+        name = rollouts.strings("checkpoint")[0]
+        raise InputError(
+            f"{name}: all {len(rollouts)} rollouts continue given tokens; add samples from the prompt alone."
+        )
+    return plain, rollouts.where(branched)
 
 
 def grow(name: str, plain: Rollouts, branches: Rollouts, checkpoint: Checkpoint | None, seed: int) -> Grown | None:
