@@ -52,10 +52,15 @@ def train(
     if list_:
         _list(json)
         return
+    from entropy_lab.training.pipeline import is_pipeline
     from entropy_lab.training.recipe_files import load_recipe
     from entropy_lab.training.stopping import StopRule
 
     source = _source(name, recipe)
+    if is_pipeline(source):
+        refused = {"--task": task, "--steps": steps, "--keep": keep, "--stop-on": stop_on, "--resume": resume or None}
+        _pipeline(source, overrides or [], checkpoint, seed, refused, out, json)
+        return
     shorthands = {
         "start.checkpoint": checkpoint,
         "data.task": task,
@@ -75,6 +80,40 @@ def train(
     _show(chosen, trained, json)
     if trained.stopped is not None:
         raise typer.Exit(STOPPED)
+
+
+def _pipeline(
+    source: str | Path,
+    overrides: list[str],
+    checkpoint: str | None,
+    seed: int | None,
+    refused: Mapping[str, object],
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Run the stages of a pipeline, each under a view of its own, and show its boundaries."""
+    from entropy_lab.errors import InputError
+    from entropy_lab.training.pipeline import load_pipeline
+    from entropy_lab.workflows.pipeline import run_pipeline
+
+    from .pipeline_view import show_pipeline
+    from .terminal import document, print_json
+    from .training_view import TrainingView
+
+    given = next((option for option, value in refused.items() if value is not None), None)
+    if given is not None:
+        raise InputError(f"{source} is a pipeline of stages, and takes no {given}; use --set STAGE.FIELD=VALUE.")
+    if checkpoint is not None:
+        first = load_pipeline(source).stages[0].name
+        overrides = [*overrides, f"{first}.start={{checkpoint = {_toml(checkpoint)}}}"]
+    if seed is not None:
+        overrides = [*overrides, f"seeds=[{seed}]"]
+    pipeline = load_pipeline(source, overrides)
+    analysis = run_pipeline(pipeline, out, view=TrainingView, progress=TrainingView())
+    if json:
+        print_json(document(analysis))
+    else:
+        show_pipeline(analysis)
 
 
 def _source(name: str | None, recipe: Path | None) -> str | Path:
@@ -169,6 +208,9 @@ def _listing(found: Mapping[str, Any]) -> "list[RenderableType]":
 
     table = _two_columns()
     for entry in found["recipes"]:
+        if "stages" in entry:
+            add(table, entry["name"], entry["summary"], f"{entry['steps']} steps: {' → '.join(entry['stages'])}")
+            continue
         made = [entry[section] for section in ("exploration", "advantage", "objective", "penalties", "controllers")]
         pieces = [piece for part in made for piece in (part if isinstance(part, list) else [part])]
         add(table, entry["name"], entry["summary"], f"{entry['steps']} steps: {' → '.join(pieces)}")

@@ -52,7 +52,8 @@ class Changes:
     """N tokens of `problems` problems. Log-probs, entropies and changes are in nats.
 
     `advantage_N` is what the loss puts on a token's log-prob, `bonus_N` on its entropy, both per unit of its weight;
-    `weight_N` has mean 1. `drift_N` is E_π[p(s − H)], `steepness_N` Σ p²(s − H)² = |∇H|² by the logits.
+    `weight_N` has mean 1; what a loss does through other columns (values, twins) is in `predicted_N` and `measured_N`
+    alone. `drift_N` is E_π[p(s − H)], `steepness_N` Σ p²(s − H)² = |∇H|² by the logits.
     """
 
     problem_N: NDArray[np.integer]
@@ -109,7 +110,11 @@ def change_metrics(changes: Changes, checkpoint: str, seed: int) -> tuple[Metric
     A quadrant's predicted and measured change is what it adds to the mean over all tokens; its shares are of the sum
     of the quadrants' sizes, sign kept, so that the law, whose η is on logits, can be compared.
     """
-    return (*_totals(changes, checkpoint, seed), *_boundaries(changes, checkpoint, seed), *_tables(changes, checkpoint, seed))
+    return (
+        *_totals(changes, checkpoint, seed),
+        *_boundaries(changes, checkpoint, seed),
+        *_quadrants(changes, checkpoint, seed),
+    )
 
 
 def _totals(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric]:
@@ -122,14 +127,20 @@ def _totals(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric]:
         {"change.ratio": "predicted ÷ measured, both summed over all tokens"},
         "ratio",
         sums_PK,
-        lambda sums_BK: sums_BK[:, 1:] / sums_BK[:, :1],
+        _second_by_first,
         checkpoint,
         seed,
         "nothing changed",
     )
-    error_PK = changes.sums(np.abs(predicted - measured), np.abs(measured))
-    note = "Σ|predicted − measured| ÷ Σ|measured| over tokens"
-    yield from _ratios(("change.error",), "share", error_PK[:, :1], error_PK[:, 1:], (note,), checkpoint, seed)
+    yield from _resampled(
+        {"change.error": "Σ|predicted − measured| ÷ Σ|measured| over tokens"},
+        "share",
+        changes.sums(np.abs(measured), np.abs(predicted - measured)),
+        _second_by_first,
+        checkpoint,
+        seed,
+        "nothing changed",
+    )
     for name, guess_N in (("predicted", predicted), ("tabular", tabular)):
         yield from _resampled(
             {f"correlation.{name}": f"Pearson's, {name} with measured change, token by token"},
@@ -156,7 +167,7 @@ def _boundaries(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric
         yield from _ratios((name,), unit, sums_PK[:, part], tokens_PK[:, part], (note,), checkpoint, seed)
 
 
-def _tables(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric]:
+def _quadrants(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric]:
     ones_N = np.ones(len(changes.problem_N))
     counts_PQ = changes.quadrant_sums(ones_N)
     tokens_PQ = np.broadcast_to(changes.sums(ones_N), counts_PQ.shape)
@@ -167,7 +178,8 @@ def _tables(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric]:
 
     yield from _ratios(names("tokens"), "share", counts_PQ, tokens_PQ, counts, checkpoint, seed)
     advantages_PQ = changes.quadrant_sums(changes.advantage_N)
-    yield from _ratios(names("advantage"), "", advantages_PQ, counts_PQ, ["mean"] * len(QUADRANTS), checkpoint, seed)
+    notes = ["mean over the quadrant's tokens"] * len(QUADRANTS)
+    yield from _ratios(names("advantage"), "", advantages_PQ, counts_PQ, notes, checkpoint, seed)
     for what in ("predicted", "measured"):
         sums_PQ = changes.quadrant_sums(getattr(changes, f"{what}_N"))
         note = "the quadrant's part of the mean over all tokens"
@@ -182,6 +194,10 @@ def _tables(changes: Changes, checkpoint: str, seed: int) -> Iterator[Metric]:
             seed,
             "nothing changed",
         )
+
+
+def _second_by_first(sums_BK: Floats) -> Floats:
+    return sums_BK[:, 1:] / sums_BK[:, :1]
 
 
 def _correlation(sums_BK: Floats) -> Floats:

@@ -11,7 +11,7 @@ from entropy_lab.tasks.problem_files import first_row, is_hub_name, is_problem_f
 from entropy_lab.tasks.protocol import Task
 from entropy_lab.tasks.user_files import member_of, place_of
 
-EMBEDDED = ("countdown", "countdown-train")
+EMBEDDED = ("countdown", "countdown-train", "countdown-3", "countdown-4", "countdown-train-3", "countdown-train-4")
 NAMES = (*EMBEDDED, "math")
 FORMS = (
     "countdown, countdown-train, a .jsonl or .parquet file of problems, a hub set owner/name, or your own "
@@ -23,7 +23,8 @@ METHODS = ("problems", "messages", "grade")
 def load_task(name: str) -> Task:
     """Return the task called `name`.
 
-    Forms: `countdown` and `countdown-train` (the embedded problems, to test and to train on); a .jsonl or .parquet
+    Forms: `countdown` and `countdown-train` (the embedded problems, to test and to train on; with `-3` or `-4` those of
+    three or four numbers); a .jsonl or .parquet
     file, or a hub set (Countdown if its first row holds `nums` and `target`, or a trainer's ground truth of them, else
     mathematics); `path/to/file.py:Name`, a class without required arguments or an object that has a `name` and the
     methods of `Task`. The last runs the user's file.

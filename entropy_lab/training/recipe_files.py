@@ -7,6 +7,7 @@ import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -45,7 +46,7 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     name = f"Recipe {source}" + (f" with --set {' '.join(overrides)}" if overrides else "")
     try:
-        tables = tomllib.loads(_text(source))
+        tables = tomllib.loads(recipe_text(source))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"Recipe {source} is not valid TOML: {error}.") from error
     try:
@@ -64,7 +65,7 @@ def with_field(recipe: Recipe, path: str, value: object) -> Recipe:
     place = locate(path, {section: [type(piece) for piece in getattr(recipe, section)] for section in LISTS})
     values = {name: getattr(recipe, name) for name in Recipe.model_fields}
     if not place.fields:
-        return _checked(Recipe, values | {place.section: value})
+        return checked(Recipe, values | {place.section: value})
     before = values[place.section] if place.index is None else values[place.section][place.index]
     model = type(before) if isinstance(before, Section) else _table_in(Recipe.model_fields[place.section].annotation)
     if model is None:
@@ -72,14 +73,14 @@ def with_field(recipe: Recipe, path: str, value: object) -> Recipe:
     table = {} if before is None else _table(before)
     put(table, place.fields, value)
     prefix = (place.section,) if place.index is None else (place.section, str(before.piece))
-    after = _checked(model, table, prefix)
+    after = checked(model, table, prefix)
     if place.index is not None:
         pieces = list(values[place.section])
         pieces[place.index] = after
         values[place.section] = tuple(pieces)
     else:
         values[place.section] = after
-    return _checked(Recipe, values)
+    return checked(Recipe, values)
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -102,7 +103,8 @@ def catalogue() -> dict[str, Any]:
     }
 
 
-def _text(source: str | Path) -> str:
+def recipe_text(source: str | Path) -> str:
+    """The TOML of a recipe file, or of a shipped name; raises InputError where there is none."""
     path = Path(source)
     if path.suffix == ".toml":
         try:
@@ -126,16 +128,17 @@ def _build(tables: Tables) -> Recipe:
             values[section] = tuple(_piece(section, table) for table in as_list(section, tables[section]))
         else:
             values[section] = _piece(section, tables[section])
-    return _checked(Recipe, values)
+    return checked(Recipe, values)
 
 
 def _piece(section: str, table: Any) -> Piece:
     model = piece_class(section, table)
     fields = {name: value for name, value in table.items() if name != "piece"}
-    return _checked(model, fields, (section, model.piece) if section in LISTS else (section,))
+    return checked(model, fields, (section, model.piece) if section in LISTS else (section,))
 
 
-def _checked(model: type[Table], values: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Table:
+def checked(model: type[Table], values: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Table:
+    """The table, validated; raises InputError with the first thing that is wrong, its field under `prefix`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -197,20 +200,42 @@ def _tables(recipe: Recipe) -> Tables:
     return tables
 
 
+def value_of(text: str) -> str:
+    """A string as TOML, which reads JSON's strings."""
+    return dumps(text, ensure_ascii=False)
+
+
 def _recipe_entry(name: str) -> dict[str, Any]:
+    from entropy_lab.training.pipeline import is_pipeline, load_pipeline  # which is built on this module
+
+    if is_pipeline(name):
+        pipeline = load_pipeline(name)
+        recipes = [pipeline.recipe_of(stage, 0, None) for stage in pipeline.stages]
+        steps = sum(recipe.steps for recipe in recipes) * len(pipeline.seeds)
+        return {
+            "name": name,
+            "summary": _summary(name),
+            "steps": steps,
+            "stages": [one.name for one in pipeline.stages],
+        }
     recipe = load_recipe(name)
-    comment = []
-    for line in _text(name).splitlines():
-        if not line.startswith("#"):
-            break
-        comment.append(line.lstrip("# ").rstrip())
     pieces = {
         section: [piece.piece for piece in getattr(recipe, section)]
         if section in LISTS
         else getattr(recipe, section).piece
         for section in KIND_OF
     }
-    return {"name": name, "summary": " ".join(comment), "steps": recipe.steps, **pieces}
+    return {"name": name, "summary": _summary(name), "steps": recipe.steps, **pieces}
+
+
+def _summary(name: str) -> str:
+    """The comment at the head of a shipped file."""
+    comment = []
+    for line in recipe_text(name).splitlines():
+        if not line.startswith("#"):
+            break
+        comment.append(line.lstrip("# ").rstrip())
+    return " ".join(comment)
 
 
 def _piece_entry(piece: type[Piece]) -> dict[str, Any]:

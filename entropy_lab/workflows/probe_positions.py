@@ -4,6 +4,7 @@ Rows are padded and attention is written out, so that forward-mode differentiati
 Shape letters: R rows, L tokens of the longest, N completion tokens of all rows, n of one batch, H hidden, V vocabulary.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,7 +75,7 @@ class PositionPass:
         """∇H_t · direction of each token, (N,), exact to rounding: a Jacobian-vector product in forward mode."""
         found = np.empty(self._tokens)
         with forward_ad.dual_level():
-            moving = {id(weight): forward_ad.make_dual(weight.detach(), speed) for weight, speed in direction}
+            moving = {id(weight): _moving(weight, speed) for weight, speed in direction}
             head = self._head(moving)
             for place_n, _, hidden_nH in self._states(moving):
                 for part, logits_nV in self._logits(head, hidden_nH):
@@ -101,7 +102,8 @@ class PositionPass:
                 arguments["position_ids"] = torch.arange(ids.shape[1], device=ids.device)[None]
             hidden = functional_call(decoder, weights, kwargs=arguments).last_hidden_state
             completions = [self._batch.completions[row] for row in rows]
-            place_n = np.concatenate([np.arange(ends_R[row] - len(self._batch.completions[row]), ends_R[row]) for row in rows])
+            ends_r = [(int(ends_R[row]), len(ids)) for row, ids in zip(rows, completions, strict=True)]
+            place_n = np.concatenate([np.arange(end - length, end) for end, length in ends_r])
             targets_n = torch.from_numpy(np.concatenate(completions)).to(ids.device)
             yield place_n, targets_n, hidden[torch.from_numpy(predicts_RL).to(ids.device)]
 
@@ -138,6 +140,12 @@ class PositionPass:
         head, own = head_of(self._policy.twin), self._policy.twin.get_output_embeddings()
         bias = None if head.bias is None else moving.get(id(own.bias), own.bias) * head.scale
         return replace(head, weight_VH=moving.get(id(own.weight), own.weight), bias=bias)
+
+
+def _moving(weight: Tensor, speed: Tensor) -> Tensor:
+    with warnings.catch_warnings():  # the first one makes torch compile rules by a function that it calls deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return forward_ad.make_dual(weight.detach(), speed)
 
 
 def _bounded(logp_nV: Tensor) -> Tensor:

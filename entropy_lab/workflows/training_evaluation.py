@@ -8,7 +8,7 @@ from entropy_lab.tasks.loading import load_task
 from entropy_lab.tasks.protocol import Enumerable
 from entropy_lab.training.recipe import Recipe
 from entropy_lab.workflows.asked import chosen_problems
-from entropy_lab.workflows.diagnosis import measure
+from entropy_lab.workflows.diagnosis import Measured, measure
 from entropy_lab.workflows.sampling import graded, order_of
 
 
@@ -27,11 +27,15 @@ class Evaluator:
             self._spaces = {name: space for name, space in spaces if space is not None}
 
     def __call__(self, checkpoint: Checkpoint, engine: Engine, name: str) -> tuple[Metric, ...]:
+        """The metrics of `measured`."""
+        return self.measured(checkpoint, engine, name).summary.metrics
+
+    def measured(self, checkpoint: Checkpoint, engine: Engine, name: str) -> Measured:
         """Sample `checkpoint` through `engine` at temperature 1 and measure it under the name given."""
         order = order_of(checkpoint, self._task, self._problems, self._settings.samples, self._sampling, self._prompt)
         batches = engine.partition(order.requests, self._sampling)
         trajectories = [one for batch in batches for one in engine.sample(batch, self._sampling)]
-        measured = measure(
+        return measure(
             name,
             graded(order, trajectories),
             ks=None,
@@ -40,4 +44,3 @@ class Evaluator:
             temperature=self._sampling.temperature,
             spaces=self._spaces,
         )
-        return measured.summary.metrics

@@ -21,6 +21,7 @@ NAMES = sorted(
         *("repo-d", "repo-r", "rlif", "saf", "stare"),
     ]
 )
+PIPELINES = ["depth-ladder", "sequential", "staged"]
 
 BARE = """
 name = "mine"
@@ -61,7 +62,7 @@ def _pieces(recipe: Recipe) -> tuple[str, list[str], list[str], str]:
 
 
 def test_what_ships() -> None:
-    assert shipped_names() == NAMES
+    assert shipped_names() == sorted([*NAMES, *PIPELINES])
 
 
 @pytest.mark.parametrize("name", NAMES)

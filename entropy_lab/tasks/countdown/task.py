@@ -57,10 +57,18 @@ class Countdown:
     @classmethod
     def embedded(cls, name: str = "countdown") -> "Countdown":
         """Problems of the embedded ladder, answered in steps under LADDER_RULES: `countdown`, which no rung was taught,
-        or `countdown-train`, of the problems that the rungs were taught and are trained on.
+        or `countdown-train`, of the problems that the rungs were taught and are trained on; with `-3` or `-4` only
+        those of so many numbers.
         """
-        with as_file(files("entropy_lab.builtin") / EMBEDDED_FILES[name]) as path:
-            return replace(cls.from_file(path), name=name)
+        whole, size = name, name[-2:]
+        if size in ("-3", "-4"):
+            whole = name[:-2]
+        with as_file(files("entropy_lab.builtin") / EMBEDDED_FILES[whole]) as path:
+            task = replace(cls.from_file(path), name=name)
+        if whole == name:
+            return task
+        kept = tuple(one for one in task.problem_list if len(one.data["nums"]) == int(size[1:]))
+        return replace(task, problem_list=kept)
 
     @classmethod
     def from_file(cls, source: str | Path) -> "Countdown":
