@@ -1,7 +1,7 @@
 """The `entropy-lab` application: its commands, and the one place where errors become exit codes.
 
-Exit codes: 0 done, 1 something checked is not well, 2 wrong usage or broken input, 4 training stopped by a rule, 130
-interrupted. Anything else that escapes is a fault of ours and shows its traceback.
+Exit codes: 0 done, 1 something checked is not well, 2 wrong usage or broken input, 3 not enough to judge by, 4 training
+stopped by a rule, 130 interrupted. Anything else that escapes is a fault of ours and shows its traceback.
 """
 
 import sys
@@ -11,7 +11,7 @@ import typer
 from entropy_lab.errors import InputError
 from entropy_lab.tasks.grading import GraderFailure
 
-from . import analyze, countdown, coverage, doctor, force, interpolate, probe, shift, train
+from . import analyze, countdown, coverage, doctor, force, interpolate, monitor, probe, shift, train
 
 INTERRUPTED = 130
 
@@ -31,6 +31,7 @@ app.command(name="shift")(shift.shift)
 app.command(name="interpolate")(interpolate.interpolate)
 app.add_typer(countdown.app, name="countdown")
 app.command(name="train")(train.train)
+app.command(name="monitor")(monitor.monitor)
 app.add_typer(probe.app, name="probe")
 app.command(name="doctor")(doctor.doctor)
 

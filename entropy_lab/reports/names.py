@@ -49,6 +49,20 @@ _NAMES = {
     "tree.value.later": "value of later states",
     "tree.gain": "gain from state to state",
     "tree.degenerate": "states whose branches fare alike",
+    "prefix.surprise": "surprise of given prefixes",
+    "prefix.accuracy": "right after a prefix",
+    "prefix.families": "families after a prefix",
+    "prefix.differing": "groups of both verdicts after a prefix",
+    "prefix.plain.accuracy": "right from the prompt",
+    "prefix.plain.families": "families from the prompt",
+    "prefix.plain.differing": "groups of both verdicts from the prompt",
+    "triage.pass_ratio": "pass@1 ÷ p*",
+    "triage.degenerate": "groups that teach nothing",
+    "triage.group_variance": "variance of rewards in a group",
+    "change.predicted": "predicted change of entropy",
+    "change.measured": "measured change of entropy",
+    "change.ratio": "predicted ÷ measured",
+    "change.error": "error of a token's change",
 }
 """Names, in the order in which a report leads with them, after pass@k."""
 

@@ -206,7 +206,9 @@ class TrainedPolicy:
             softmax_fix=self.softmax_fix,
         )
         value_N = None if self.value_head is None else self.value_head(hidden_NH.float())[:, 0]
-        uniform_N = _uniform(head, hidden_NH, targets_N, found.logprob_N, self.temperature) if self.uniform else None
+        uniform_N = None
+        if self.uniform and head.soft_cap is None:  # the mean of capped logits is not that of the weights
+            uniform_N = _uniform(head, hidden_NH, targets_N, found.logprob_N, self.temperature)
         gap_N = self._twin_gap(head, hidden_NH, targets_N, batch, rows) if self.twins else None
         return Now(found.logprob_N, found.entropy_N, uniform_N, value_N, gap_N)
 

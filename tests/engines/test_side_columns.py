@@ -1,11 +1,14 @@
 """Certainty and twins: what they are, that they are there only when asked for, and that they change nothing else."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from entropy_lab import load_checkpoint
+from entropy_lab.engines import decoding, drawing
 from entropy_lab.engines.drawing import draw
 from entropy_lab.engines.protocol import Request, Sampling
 from entropy_lab.engines.transformers import TransformersEngine
@@ -48,6 +51,30 @@ def test_certainty_is_exact(tiny_checkpoint):
         own = logprob_TV[len(context) - 1 : -1]
         expected = -own.mean(1) - np.log(own.shape[1])
         assert one.certainty == pytest.approx(expected.numpy(), abs=2e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.7}, {"top_k": 3}, {"top_p": 0.8}])
+def test_certainty_of_a_trained_policy_is_that_of_the_whole_vocabulary(settings):
+    checkpoint = load_checkpoint("builtin:sft", device="cpu", dtype="float32")
+    sampling = replace(ASKED, max_new_tokens=24, **settings)
+    found = sampled(checkpoint, sampling, [Request("a", (1, 5, 9), 6)])
+    exact = copy.deepcopy(checkpoint.model).double()
+    for one in found.values():
+        ids = torch.tensor([[*one.prompt_ids, *one.token_ids.tolist()]])
+        with torch.no_grad():
+            logprob_TV = (exact(ids).logits[0] / sampling.temperature).log_softmax(-1)[len(one.prompt_ids) - 1 : -1]
+        expected = -logprob_TV.mean(1) - np.log(logprob_TV.shape[1])
+        assert one.certainty == pytest.approx(expected.numpy(), rel=1e-5)
+
+
+def test_blocks_of_the_stream_and_tiles_of_rows_change_nothing(tiny_checkpoint, monkeypatch):
+    whole = sampled(tiny_checkpoint, ASKED)
+    monkeypatch.setattr(decoding, "UNIFORMS", 4)
+    monkeypatch.setattr(drawing, "CACHE_BYTES", 1)
+    cut = sampled(tiny_checkpoint, ASKED)
+    for name, one in whole.items():
+        for column in ("token_ids", "twin_ids", "certainty"):
+            assert np.array_equal(getattr(one, column), getattr(cut[name], column))
 
 
 def test_twins_depend_on_the_trajectory_alone(tiny_checkpoint):

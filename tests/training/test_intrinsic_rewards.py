@@ -39,6 +39,13 @@ def test_votes_by_definition(rows):
         assert vote == (members.count(answer) / len(members) if answer else 0)
 
 
+def test_the_verdict_of_the_grader_changes_nothing():
+    rollouts = [replace(certain([0.5]), grade=Grade(False, "made", answer=answer)) for answer in ("6", "6", "7")]
+    right = [replace(one, grade=replace(one.grade, correct=True)) for one in rollouts]
+    for reward in (ClusterVote(), SelfCertainty()):
+        assert reward(rollouts) == reward(right)
+
+
 def test_certainty_is_the_token_mean():
     uniform_to_nine_to_one = -0.5 * (math.log(2 * 0.9) + math.log(2 * 0.1))
     assert uniform_to_nine_to_one == pytest.approx(0.51083, abs=1e-5)
@@ -50,7 +57,7 @@ def test_an_engine_without_the_column_is_said():
         SelfCertainty()([made_rollout([1], [2])])
 
 
-def test_rlif_trains_without_looking_at_grades(tmp_path):
+def test_rlif_trains(tmp_path):
     sizes = ["steps=2", "exploration.prompts=4", "exploration.samples=4", "evaluation.every=0", "save.trackers=[]"]
     trained = train(load_recipe("rlif", [*sizes, "start.device=cpu"]), tmp_path)
     assert trained.step == 2

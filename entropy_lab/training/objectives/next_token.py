@@ -14,7 +14,7 @@ class NextToken(Objective):
     """−logp of each completion token, with label smoothing as an option: supervised fine-tuning.
 
     With smoothing s: (1 − s)·(−logp) + s·(−(1/V)·Σ_v log p_v), the cross-entropy (nats) to a target that gives each of
-    the V tokens s/V and the right one 1 − s more (Szegedy et al. 2016).
+    the V tokens s/V and the right one 1 − s more (Szegedy et al. 2016). A model that caps its logits takes s = 0 only.
     """
 
     piece: ClassVar[str] = "next-token"

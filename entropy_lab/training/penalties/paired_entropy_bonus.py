@@ -16,7 +16,8 @@ class PairedEntropyBonus(Penalty):
     ∇H = −½·E[(log p_a − log p_b)·∇(log p_a − log p_b)] over pairs from the policy itself, so in expectation the
     gradient is −coefficient·∇H, that of `entropy-bonus`; the difference of two log-probs is that of their logits, which
     needs no sum over the vocabulary. Pairs are those of the rollouts: after an iteration's first step they belong to an
-    older policy, and are not corrected for it (ours). The controller `adaptive-entropy` can set the coefficient.
+    older policy, and are not corrected for it (ours). Under top-k or top-p the pairs, and so H, are of the truncated
+    distribution (ours). The controller `adaptive-entropy` can set the coefficient.
     """
 
     piece: ClassVar[str] = "paired-entropy-bonus"

@@ -1,0 +1,1 @@
+"""Training logs of any trainer in, entropy and reward by step out."""
