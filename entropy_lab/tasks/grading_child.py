@@ -4,23 +4,28 @@ It bounds its own memory, and its own life in case the parent dies while it comp
 """
 
 import contextlib
+import importlib
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 MEMORY_BYTES = 2 << 30
 READY = {"ready": True}
 
 
-def main(life_seconds: float) -> None:
-    """Answer requests until stdin ends; die if one takes `life_seconds`, when nobody can be waiting any more."""
+def main(life_seconds: float, grader: str) -> None:
+    """Answer requests by the module `grader` until stdin ends.
+
+    Die if one takes `life_seconds`, when nobody can be waiting any more.
+    """
     replies = _claim_stdout()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which closes this process
     _bound_memory()
-    from entropy_lab.tasks.equivalence import judge
+    judge: Callable[[dict[str, Any]], dict[str, Any]] = importlib.import_module(grader).judge
 
     _send(replies, READY)
     for line in sys.stdin:

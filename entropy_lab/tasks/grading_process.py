@@ -1,7 +1,7 @@
 """Grading in a process of its own, so that no text can hang or crash the caller (pitfall T6).
 
-One GradingProcess is one Python process that holds math-verify; an answer that outlasts the limit or kills the
-process is reported as `grader-timeout` or `grader-error`, and the process is started again for the next one.
+One GradingProcess is one Python process that holds a grader, such as math-verify; an answer that outlasts the limit or
+kills the process is reported as `grader-timeout` or `grader-error`, and the process is started again for the next one.
 """
 
 import contextlib
@@ -28,17 +28,22 @@ sys.path.insert(0, sys.argv[1])
 import entropy_lab
 del sys.path[0]
 from entropy_lab.tasks.grading_child import main
-main(float(sys.argv[2]))
+main(float(sys.argv[2]), sys.argv[3])
 """
 
+MATHEMATICS = "entropy_lab.tasks.equivalence"
 Reply = dict[str, Any]
 
 
 class GradingProcess:
-    """A grader behind a pipe: `ask` a request, get a reply within `time_limit` seconds."""
+    """A grader behind a pipe: `ask` a request, get a reply within `time_limit` seconds.
 
-    def __init__(self, time_limit: float) -> None:
+    `grader` is the module whose `judge` answers in the process.
+    """
+
+    def __init__(self, time_limit: float, grader: str = MATHEMATICS) -> None:
         self.time_limit = time_limit
+        self._grader = grader
         self._lock = threading.Lock()
         self._child: _Child | None = None
 
@@ -73,7 +78,7 @@ class GradingProcess:
         # After a fork the pipes belong to the parent; a child that shared them would mix up the replies.
         if self._child is None or self._child.owner != os.getpid() or not self._child.alive():
             self._stop()
-            self._child = _Child(life_seconds=self.time_limit + 2)
+            self._child = _Child(self.time_limit + 2, self._grader)
         return self._child
 
     def _stop(self) -> None:
@@ -85,8 +90,8 @@ class GradingProcess:
 class GradingPool:
     """Several grading processes, each started when first needed."""
 
-    def __init__(self, time_limit: float, processes: int) -> None:
-        self._processes = [GradingProcess(time_limit) for _ in range(processes)]
+    def __init__(self, time_limit: float, processes: int, grader: str = MATHEMATICS) -> None:
+        self._processes = [GradingProcess(time_limit, grader) for _ in range(processes)]
 
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """Ask the first process."""
@@ -120,11 +125,11 @@ class GradingPool:
 class _Child:
     """One running process, the thread that reads its replies, and the file that catches its stderr."""
 
-    def __init__(self, life_seconds: float) -> None:
+    def __init__(self, life_seconds: float, grader: str) -> None:
         self.owner = os.getpid()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 — closed in _end
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", PROGRAM, PACKAGE_ROOT, str(life_seconds)],
+            [sys.executable, "-P", "-c", PROGRAM, PACKAGE_ROOT, str(life_seconds), grader],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -14,8 +14,8 @@ from entropy_lab.tasks.user_files import member_of, place_of
 EMBEDDED = ("countdown", "countdown-train", "countdown-3", "countdown-4", "countdown-train-3", "countdown-train-4")
 NAMES = (*EMBEDDED, "math")
 FORMS = (
-    "countdown, countdown-train, a .jsonl or .parquet file of problems, a hub set owner/name, or your own "
-    "path/to/file.py:Name"
+    "countdown, countdown-train, reasoning-gym:NAME, a .jsonl or .parquet file of problems, a hub set owner/name, or "
+    "your own path/to/file.py:Name"
 )
 METHODS = ("problems", "messages", "grade")
 
@@ -24,16 +24,20 @@ def load_task(name: str) -> Task:
     """Return the task called `name`.
 
     Forms: `countdown` and `countdown-train` (the embedded problems, to test and to train on; with `-3` or `-4` those of
-    three or four numbers); a .jsonl or .parquet
-    file, or a hub set (Countdown if its first row holds `nums` and `target`, or a trainer's ground truth of them, else
-    mathematics); `path/to/file.py:Name`, a class without required arguments or an object that has a `name` and the
-    methods of `Task`. The last runs the user's file.
+    three or four numbers); `reasoning-gym:NAME`, a kind of that package; a .jsonl or .parquet file, or a hub set
+    (Countdown if its first row holds `nums` and `target`, or a trainer's ground truth of them, else mathematics);
+    `path/to/file.py:Name`, a class without required arguments or an object that has a `name` and the methods of `Task`.
+    The last runs the user's file.
     Raises InputError for anything else, naming what is accepted.
     """
     if name in EMBEDDED:
         from entropy_lab.tasks.countdown.task import Countdown
 
         return Countdown.embedded(name)
+    if name.startswith("reasoning-gym:"):
+        from entropy_lab.tasks.reasoning_gym import ReasoningGym
+
+        return ReasoningGym(name)
     if name == "math":
         raise InputError(
             "task math needs problems: give the path of a .jsonl or .parquet file, such as gsm8k.jsonl, or a hub set "
