@@ -7,7 +7,7 @@ TRL := .venv/.trl
 # Tests use small tensors: one thread a process is fastest, and two would spin against each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo demo-smollm2 test test-slow benchmarks bottle lint format clean
+.PHONY: demo demo-smollm2 test test-slow benchmarks bottle methods lint format clean
 
 demo: $(READY)
 	$(BIN)/entropy-lab analyze checkpoint builtin:grpo --against builtin:sft --problems 100 --samples 16 --out runs/demo
@@ -35,6 +35,10 @@ benchmarks: $(READY) $(SMOL) .venv-peers/.ready
 # What reinforcement learning does to breadth, and which recipe keeps more of it. About an hour on two cores.
 bottle: $(READY)
 	$(BIN)/python benchmarks/collapse_in_a_bottle.py
+
+# What every recipe does, at equal sampled tokens. About two hours on two cores; results are kept run by run.
+methods: $(READY)
+	$(BIN)/python benchmarks/method_table.py
 
 .venv-peers/.ready: constraints.txt
 	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
