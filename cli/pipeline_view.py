@@ -26,24 +26,18 @@ def show_pipeline(analysis: "Analysis") -> None:
     table.add_column("boundary", overflow="fold")
     for label in COLUMNS.values():
         table.add_column(label, justify="right")
-    whole: list[Metric] = []
     for one in analysis.diagnosis.checkpoints:
         found = {metric.metric: metric for metric in one.metrics}
-        if "pass@1" not in found:
-            whole += one.metrics
-            continue
-        table.add_row(one.name, *(_cell(found.get(name), "\n") for name in COLUMNS))
+        table.add_row(one.name, *(_cell(found.get(name)) for name in COLUMNS))
     out.print(table)
-    for metric in whole:
-        out.print(
-            f"{metric.metric}: {_cell(metric, ' ')} (n = {metric.n}; {metric.note})", markup=False, soft_wrap=True
-        )
+    for note in analysis.diagnosis.notes:
+        out.print(note, markup=False, soft_wrap=True)
     out.print(f"report {analysis.report}", markup=False, soft_wrap=True)
 
 
-def _cell(metric: "Metric | None", between: str) -> str:
-    """The value, and its interval behind or below it."""
+def _cell(metric: "Metric | None") -> str:
+    """The value, and its interval below it."""
     if metric is None or metric.value is None:
         return "—"
-    ends = "" if metric.low is None else f"{between}[{metric.low:.3f}, {metric.high:.3f}]"
+    ends = "" if metric.low is None else f"\n[{metric.low:.3f}, {metric.high:.3f}]"
     return f"{metric.value:.3f}{ends}"

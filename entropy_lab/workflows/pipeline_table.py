@@ -1,6 +1,7 @@
 """What a pipeline shows: its boundaries, the entropy along its stages, and whether that entropy tells the outcome."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,13 +51,12 @@ def publish_pipeline(
         )
         for key, one in boundaries.items()
     ]
-    if along:
-        shown.append(CheckpointDiagnosis.of_metrics("along the way", along))
     diagnosis = Diagnosis(
         title=f"Pipeline {pipeline.name}",
         task=", ".join(pipeline.boundaries.tasks),
         checkpoints=tuple(shown),
         settings=run.record,
+        notes=tuple(map(told, along)),
         drawings=_drawings(pipeline, boundaries),
     )
     problem_ids = sorted({problem for one in boundaries.values() for problem in one.problems})
@@ -67,7 +67,16 @@ def publish_pipeline(
             name: np.array([column[rows[problem]] if problem in rows else np.nan for problem in problem_ids])
             for name, column in one.values.items()
         }
-    return publish(run, diagnosis, problem_ids, per_problem, progress)
+    analysis = publish(run, diagnosis, problem_ids, per_problem, progress)
+    metrics = (*analysis.metrics, *along)
+    run.write_metrics(metrics)
+    return replace(analysis, metrics=metrics)
+
+
+def told(one: Metric) -> str:
+    """A number of the pipeline as a whole, in a sentence."""
+    value = "—" if one.value is None else f"{one.value:.3f}{' nats' if one.unit == 'nats' else ''}"
+    return f"{one.metric}: {value} (n = {one.n}; {one.note})"
 
 
 def _areas(pipeline: Pipeline, ran: "Sequence[Ran]") -> list[Metric]:
