@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from entropy_lab.scoring.teacher_forced_pair import score_pair
     from entropy_lab.tasks.loading import load_task
     from entropy_lab.tasks.protocol import Grade, Problem, Task
+    from entropy_lab.training.pipeline import load_pipeline
     from entropy_lab.training.recipe_files import load_recipe
     from entropy_lab.workflows.analyze_checkpoint import Plan, analyze_checkpoint
     from entropy_lab.workflows.analyze_rollouts import analyze_rollouts
     from entropy_lab.workflows.coverage import CoveragePlan, coverage
     from entropy_lab.workflows.force import ForcePlan, force
     from entropy_lab.workflows.interpolate import InterpolatePlan, interpolate_grid
+    from entropy_lab.workflows.monitor import MonitorPlan, monitor
+    from entropy_lab.workflows.pipeline import run_pipeline
+    from entropy_lab.workflows.probe_entropy_change import EntropyPlan, probe_entropy_change
     from entropy_lab.workflows.probe_numerics import ProbePlan, probe_numerics
     from entropy_lab.workflows.shift import ShiftPlan, shift
     from entropy_lab.workflows.train import train
@@ -69,6 +73,12 @@ _HOMES = {
     "score_pair": "scoring.teacher_forced_pair",
     "load_recipe": "training.recipe_files",
     "train": "workflows.train",
+    "load_pipeline": "training.pipeline",
+    "run_pipeline": "workflows.pipeline",
+    "MonitorPlan": "workflows.monitor",
+    "monitor": "workflows.monitor",
+    "EntropyPlan": "workflows.probe_entropy_change",
+    "probe_entropy_change": "workflows.probe_entropy_change",
     "ProbePlan": "workflows.probe_numerics",
     "probe_numerics": "workflows.probe_numerics",
     "InputError": "errors",
@@ -78,10 +88,12 @@ __all__ = [
     "Cell",
     "Checkpoint",
     "CoveragePlan",
+    "EntropyPlan",
     "ForcePlan",
     "Grade",
     "InputError",
     "InterpolatePlan",
+    "MonitorPlan",
     "Plan",
     "ProbePlan",
     "Problem",
@@ -100,11 +112,15 @@ __all__ = [
     "force",
     "interpolate_grid",
     "load_checkpoint",
+    "load_pipeline",
     "load_recipe",
     "load_task",
+    "monitor",
     "open_engine",
     "open_pair",
+    "probe_entropy_change",
     "probe_numerics",
+    "run_pipeline",
     "save_checkpoint",
     "score",
     "score_pair",
