@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.bottle_checkpoints import measure, shift_ratio
 from benchmarks.bottle_runs import START, SUPERVISED_RATE, SUPERVISED_STEPS
@@ -87,16 +89,23 @@ def run_all(runs: Sequence[MethodRun], jobs: int) -> dict[str, dict[str, Any]]:
     Raises:
         SystemExit: a run failed; the others are finished first.
     """
-    with ThreadPoolExecutor(jobs) as pool:
-        failed = [text for text in pool.map(_train, (run for run in runs if run.result() is None)) if text]
+    waiting = [run for run in runs if run.result() is None]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        failed = [text for text in pool.map(_trained_and_measured, waiting) if text]
     if failed:
         print("\n\n".join(failed), file=sys.stderr)
         sys.exit(1)
-    for run in runs:
-        if run.result() is None:
-            write_json(run.results / f"{run.label}.json", plain(_measured(run)))
-            print(f"{run.label}: measured", flush=True)
     return {run.label: run.result() or {} for run in runs}
+
+
+def _trained_and_measured(run: MethodRun) -> str:
+    """One run from its start to its file of results; gives what went wrong, or nothing."""
+    torch.set_num_threads(1)
+    failed = _train(run)
+    if not failed:
+        write_json(run.results / f"{run.label}.json", plain(_measured(run)))
+        print(f"{run.label}: measured", flush=True)
+    return failed
 
 
 def _train(run: MethodRun) -> str:
