@@ -68,6 +68,8 @@ def monitor(plan: MonitorPlan) -> Monitored:
     if not plan.first_step < plan.last_step:
         raise InputError(f"--first-step {plan.first_step:g} must lie before --last-step {plan.last_step:g}.")
     log = read_log(plan.log, plan.keys.get("step"))
+    if not log.rows:
+        raise InputError(f"{plan.log} holds no rows yet; --follow waits for them.")
     entropy = curve(log, "entropy", plan.keys.get("entropy"))
     if entropy is None or not len(entropy.steps):
         there = ", ".join(known_names(log.rows)[:40]) or "no numbers"

@@ -82,6 +82,12 @@ def test_a_log_without_entropy_names_what_it_has(tmp_path):
     assert in_this_process(path, "--key", "entropy=actor/h").exit_code == 3
 
 
+def test_an_empty_log_is_said(tmp_path):
+    (tmp_path / "log.jsonl").touch()
+    with pytest.raises(InputError, match="holds no rows yet"):
+        in_this_process(tmp_path / "log.jsonl")
+
+
 def started(path, *options):
     return subprocess.Popen(
         [*ENTROPY_LAB, str(path), "--follow", "--every", "0.1", *options],
