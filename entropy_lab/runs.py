@@ -26,6 +26,7 @@ from entropy_lab.diagnostics.metric import Metric
 from entropy_lab.errors import InputError
 from entropy_lab.files import whole, write_json
 from entropy_lab.rollouts import Rollouts
+from entropy_lab.tasks.grading import GraderFailure
 
 LIBRARIES = ("entropy-lab", "torch", "transformers", "numpy", "scipy", "pyarrow", "vllm")
 
@@ -88,7 +89,7 @@ class Run:
 def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None) -> Iterator[Run]:
     """Open the run of `settings`, new or begun earlier, and hold it against other processes.
 
-    A new run that ends in an InputError before anything of it is finished leaves no directory behind.
+    A new run that ends in an InputError, or by its grader, before anything of it is finished leaves no directory.
 
     Raises:
         InputError: `out` holds a run of other settings, is no run directory, or is being written by another process.
@@ -112,7 +113,7 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
             raise InputError(
                 f"{folder} is being written by another process; wait for it or give another --out."
             ) from error
-        run = Run(folder, _begun(folder, digest))
+        run = Run(folder, _begun(folder, digest, settings))
         if not run.record:
             run.note(
                 command=command,
@@ -123,7 +124,7 @@ def open_run(command: str, settings: Mapping[str, Any], out: Path | None = None)
             )
         try:
             yield run
-        except InputError:
+        except (InputError, GraderFailure):
             if new and not _has_results(folder):
                 shutil.rmtree(folder)
                 if new_parent:
@@ -145,7 +146,19 @@ def _only_lock(folder: Path) -> bool:
     )
 
 
-def _begun(folder: Path, digest: str) -> dict[str, Any]:
+def _difference(before: object, now: object, path: str) -> str:
+    """The first setting that is not what it was, by its name; nothing where none can be told."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in (*before, *(key for key in now if key not in before)):
+            found = _difference(before.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+            if found:
+                return found
+        return ""
+    plain = json.loads(json.dumps(now, default=str))
+    return "" if before == plain else f"{path} was {before!r:.80}, now {plain!r:.80}"
+
+
+def _begun(folder: Path, digest: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     path = folder / "run.json"
     if not path.is_file():
         return {}
@@ -155,9 +168,9 @@ def _begun(folder: Path, digest: str) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error}); move the directory away and run again.") from error
     if begun != digest:
-        raise InputError(
-            f"{folder} holds a run of other settings ({begun}, not {digest}); give another --out, or leave it out."
-        )
+        differs = _difference(record.get("settings"), settings, "")
+        what = f": {differs}" if differs else f" ({begun}, not {digest})"
+        raise InputError(f"{folder} holds a run of other settings{what}; give another --out, or leave it out.")
     return dict(record)
 
 

@@ -10,6 +10,7 @@ from entropy_lab.errors import InputError
 from entropy_lab.files import write_json
 from entropy_lab.rollouts import Rollouts
 from entropy_lab.runs import open_run, settings_hash
+from entropy_lab.tasks.grading import GraderFailure
 
 SETTINGS = {"samples": 4, "checkpoint": "c"}
 
@@ -101,3 +102,19 @@ def test_nan_never_reaches_a_file(tmp_path):
         run.write_problems(["a", "b"], {"c": {"pass@1": np.array([np.nan, 1.0])}})
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())[0]["value"] is None
     assert pq.read_table(tmp_path / "run" / "problems.parquet")["value"].to_pylist() == [None, 1.0]
+
+
+def test_other_settings_are_named(tmp_path):
+    with open_run("made", {"task": "a", "sampling": {"seed": 1, "k": [1, 2]}}, tmp_path / "run"):
+        pass
+    with (
+        pytest.raises(InputError, match=r"other settings: sampling\.seed was 1, now 2"),
+        open_run("made", {"task": "a", "sampling": {"seed": 2, "k": [1, 2]}}, tmp_path / "run"),
+    ):
+        pass
+
+
+def test_a_grader_s_failure_leaves_no_directory(tmp_path):
+    with pytest.raises(GraderFailure), open_run("made", {}, tmp_path / "run"):
+        raise GraderFailure("made")
+    assert not (tmp_path / "run").exists()

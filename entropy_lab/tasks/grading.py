@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from entropy_lab.tasks.protocol import Grade, Problem, Task
 
 FEWEST_GRADES = 20
+FEWEST_ALL = 4
 
 
 @runtime_checkable
@@ -34,22 +35,27 @@ def grade_all(task: Task, problems: Sequence[Problem], texts: Sequence[str]) -> 
 
 
 def require_working_grader(grades: Sequence[Grade], most_failures: float = 0.1) -> None:
-    """Raise GraderFailure if more than the share `most_failures` of at least FEWEST_GRADES grades is unknown."""
+    """Raise GraderFailure if too many grades are unknown.
+
+    Too many are more than the share `most_failures` of at least FEWEST_GRADES, or all of at least FEWEST_ALL.
+    """
     failed = Counter(" ".join((grade.code, *grade.flags)) for grade in grades if grade.correct is None)
     count = failed.total()
-    if len(grades) >= FEWEST_GRADES and count > most_failures * len(grades):
+    enough = len(grades) >= FEWEST_GRADES or count == len(grades) >= FEWEST_ALL
+    if enough and count > most_failures * len(grades):
         kinds = ", ".join(f"{kind} ({times})" for kind, times in failed.most_common(3))
         raise GraderFailure(
             f"the grader failed on {count} of {len(grades)} answers: {kinds}; more than {most_failures:.0%} unknown "
-            "would bias every number; look at these answers or raise the grader's time limit."
+            "would bias every number; look at these answers, mend the grader or raise its time limit."
         )
 
 
 def _grade(task: Task, problem: Problem, text: str) -> Grade:
     try:
         return _checked(task.grade(problem, text))
-    except Exception as error:  # counted apart, so that a broken grader is not read as a weak policy
-        return Grade(None, "grader-error", flags=(type(error).__name__,))
+    except (Exception, SystemExit) as error:  # counted apart, so that a broken grader is not read as a weak policy
+        said = " ".join(str(error).split())[:80]
+        return Grade(None, "grader-error", flags=(f"{type(error).__name__}: {said}" if said else type(error).__name__,))
 
 
 def _checked(grade: object) -> Grade:

@@ -10,6 +10,7 @@ from entropy_lab.checkpoints import Checkpoint, load_checkpoint
 from entropy_lab.checkpoints.placement import choose_device
 from entropy_lab.engines.protocol import Request, Sampling
 from entropy_lab.engines.transformers import TransformersEngine
+from entropy_lab.errors import InputError
 from entropy_lab.progress import Progress
 from entropy_lab.runs import Run
 from entropy_lab.tasks.protocol import Problem, Task
@@ -130,7 +131,11 @@ def _engines(
     run: Run, trained: Checkpoint, sampled: Checkpoint, problems: list[Problem], recipe: Recipe, progress: Progress
 ) -> tuple[TransformersEngine, TransformersEngine]:
     """Engines over the trained and the sampled weights, with as many rows as an earlier start of the run had."""
-    engine = TransformersEngine(trained, run.record.get("engine_rows"), progress)
+    before = run.record.get("engine_rows")
+    if before is not None and (type(before) is not int or before < 1):
+        place = run.folder / "run.json"
+        raise InputError(f"{place}: engine_rows is {before!r}, not a whole number from 1 up; restore it.")
+    engine = TransformersEngine(trained, before, progress)
     longest = max((len(problem.question) for problem in problems), default=0)  # characters: an upper bound of tokens
     nominal = Request("", (0,) * (longest + 2 * recipe.sampling.max_new_tokens), 1)
     rows = engine.rows([nominal], sampling_of(recipe))

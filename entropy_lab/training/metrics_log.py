@@ -49,9 +49,13 @@ def forget_after(path: Path, step: int) -> None:
     Step 0 drops everything: a run that saved nothing begins anew, with its evaluation before the first step.
 
     Raises:
-        InputError: a line before the last one is damaged.
+        InputError: a line before the last one is damaged, or the file of a run that has saved something is gone.
     """
     if not path.is_file():
+        if step:
+            raise InputError(
+                f"{path} is gone, and the run has come to step {step}: put it back, or begin anew in another --out."
+            )
         return
     lines = path.read_bytes().splitlines(keepends=True)
     kept = [line for line, row in zip(lines, read(path), strict=False) if step and row["step"] <= step]

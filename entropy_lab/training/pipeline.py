@@ -41,7 +41,7 @@ class Boundaries(Section):
 class Pipeline(Section):
     """Stages in order, run once for each seed."""
 
-    name: str
+    name: RungName
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
     boundaries: Boundaries = Boundaries()
@@ -75,7 +75,7 @@ def is_pipeline(source: str | Path) -> bool:
     """Whether a recipe file or shipped name holds stages."""
     try:
         return STAGES in tomllib.loads(recipe_text(source))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

@@ -14,7 +14,8 @@ from entropy_lab.training.rewards import Reward
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
-RungName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+RungName = Annotated[str, Field(pattern=NAME, max_length=100)]
 
 
 class ModelShape(Section):
@@ -57,7 +58,7 @@ class Data(Section):
 class Optimizer(Section):
     """AdamW and how a batch is cut into updates."""
 
-    learning_rate: Annotated[float, Field(gt=0)] = 5e-5
+    learning_rate: Annotated[float, Field(gt=0, le=1e3)] = 5e-5
     warmup_steps: NotNegative = 0
     schedule: Literal["constant", "cosine"] = "constant"
     """`cosine` falls to a tenth of the peak at the last step."""
@@ -96,7 +97,7 @@ class Lora(Section):
 
     rank: Positive = 16
     alpha: Annotated[float, Field(gt=0)] = 32.0
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all-linear"] = "all-linear"
 
 
 class Teacher(Section):
@@ -134,7 +135,8 @@ class Save(Section):
 class Recipe(Section):
     """One training run."""
 
-    name: str
+    name: Annotated[str, Field(pattern=NAME, max_length=100)]
+    """Of the run's folder, where no other is given."""
     steps: Positive
     seed: NotNegative = 0
     start: Start = Start()

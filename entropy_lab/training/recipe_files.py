@@ -47,7 +47,7 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     name = f"Recipe {source}" + (f" with --set {' '.join(overrides)}" if overrides else "")
     try:
         tables = tomllib.loads(recipe_text(source))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"Recipe {source} is not valid TOML: {error}.") from error
     try:
         apply(tables, overrides)

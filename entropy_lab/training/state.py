@@ -4,6 +4,7 @@ No pickle: tensors in one safetensors file, numbers in its metadata. A folder ap
 """
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from entropy_lab.errors import InputError
 from entropy_lab.files import whole_folder
 
 STATE_FILE = "training_state.safetensors"
+_STEP = re.compile(r"step-\d{5,}")
 
 
 @dataclass
@@ -104,11 +106,17 @@ def load_state(
 
 def latest(folder: Path) -> Path | None:
     """The newest step that can be continued from."""
-    kept = sorted((folder / "checkpoints").glob(f"step-*/{STATE_FILE}"))
-    return kept[-1].parent if kept else None
+    kept = [step for step in _steps(folder) if (step / STATE_FILE).is_file()]
+    return kept[-1] if kept else None
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Delete all but the newest `keep` steps."""
-    for old in sorted((folder / "checkpoints").glob("step-*"))[:-keep]:
+    """Delete all but the newest `keep` steps; folders of any other name are somebody's own."""
+    for old in _steps(folder)[:-keep]:
         shutil.rmtree(old)
+
+
+def _steps(folder: Path) -> list[Path]:
+    """Folders named by `step_folder`, oldest first."""
+    found = [path for path in (folder / "checkpoints").glob("step-*") if _STEP.fullmatch(path.name)]
+    return sorted(found, key=step_of)

@@ -65,6 +65,9 @@ def chosen_problems(task: Task, count: int | None) -> list[Problem]:
         raise InputError(f"Task {task.name}: problems() fails ({type(error).__name__}: {error}).") from error
     if not problems:
         raise InputError(f"Task {task.name} has no problems.")
+    odd = next((one for one in problems if not isinstance(one, Problem)), None)
+    if odd is not None:
+        raise InputError(f"Task {task.name}: problems() gave {odd!r:.80}; it must give entropy_lab.Problem objects.")
     repeated = [name for name, times in Counter(problem.id for problem in problems).items() if times > 1]
     if repeated:
         raise InputError(f"Task {task.name}: several problems have the id {repeated[0]!r}; give each its own.")

@@ -48,5 +48,8 @@ def test_too_many_unknown_grades_stop_the_run():
     require_working_grader([unknown] * 10 + [wrong] * 90)
     with pytest.raises(GraderFailure, match=r"11 of 100 answers: grader-error KeyError \(11\)"):
         require_working_grader([unknown] * 11 + [wrong] * 89)
-    require_working_grader([unknown] * 19)
+    require_working_grader([unknown] * 18 + [wrong])
+    with pytest.raises(GraderFailure, match="4 of 4"):
+        require_working_grader([unknown] * 4)
+    require_working_grader([unknown] * 3)
     require_working_grader([])

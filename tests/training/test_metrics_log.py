@@ -75,8 +75,6 @@ def test_a_log_cut_at_any_byte_is_cut_back_to_any_saved_step(tmp_path_factory, s
 
 def test_nothing_is_rewritten_where_nothing_is_to_be_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    forget_after(path, 3)
-    assert not path.exists()
     append(path, {"step": 3})
     before = path.stat().st_ino
     forget_after(path, 3)
@@ -101,3 +99,9 @@ def test_damage_before_the_last_line_is_named(tmp_path, line):
 def test_a_missing_log_is_refused(tmp_path):
     with pytest.raises(InputError, match="absent"):
         read(tmp_path / "absent.jsonl")
+
+
+def test_a_log_that_is_gone_is_said_where_something_was_saved(tmp_path):
+    forget_after(tmp_path / "metrics.jsonl", 0)
+    with pytest.raises(InputError, match="is gone, and the run has come to step 3"):
+        forget_after(tmp_path / "metrics.jsonl", 3)

@@ -209,13 +209,14 @@ numbers = st.floats(1e-12, 0.999, allow_subnormal=False)
 
 @given(
     name=st.sampled_from(["grpo", "dapo", "fr3e"]),
-    text=st.text(st.characters(exclude_categories=["Cs"])),
+    text=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", fullmatch=True),
     rate=numbers,
     betas=st.tuples(numbers, numbers),
     rungs=st.dictionaries(
-        st.from_regex(r"[A-Za-rt-z0-9][A-Za-z0-9._-]*", fullmatch=True), st.integers(1, 200), max_size=3
+        st.from_regex(r"[A-Za-rt-z0-9][A-Za-z0-9._-]{0,99}", fullmatch=True), st.integers(1, 200), max_size=3
     ),
-    lora=st.none() | st.builds(Lora, rank=st.integers(1, 99), targets=st.lists(st.text("a_."), max_size=2).map(tuple)),
+    lora=st.none()
+    | st.builds(Lora, rank=st.integers(1, 99), targets=st.lists(st.text("a_."), min_size=1, max_size=2).map(tuple)),
 )
 def test_any_recipe_survives_a_dump(
     tmp_path_factory: pytest.TempPathFactory,
@@ -368,3 +369,21 @@ def test_the_catalogue_names_recipes_and_pieces_with_their_fields() -> None:
     assert clipped["fields"]["level"] == {"default": "token", "type": "'token' | 'sequence'"}
     overlong = next(entry for entry in listing["pieces"]["rewards"] if entry["name"] == "overlong")
     assert "default" not in overlong["fields"]["limit"]
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "", "a" * 400, "a\\u0000b", ".hidden"])
+def test_a_name_is_the_name_of_a_folder(name: str) -> None:
+    with pytest.raises(InputError, match="name"):
+        load_recipe("grpo", [f'name="{name}"'])
+
+
+@pytest.mark.parametrize("override", ["optimizer.learning_rate=1e300", "lora.targets=[]", "optimizer.learning_rate=0"])
+def test_values_that_no_library_takes(override: str) -> None:
+    with pytest.raises(InputError, match=r"learning_rate|targets"):
+        load_recipe("grpo", ["lora.rank=2", override])
+
+
+def test_a_file_nested_beyond_reading(tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(InputError, match="not valid TOML"):
+        load_recipe(tmp_path / "deep.toml")

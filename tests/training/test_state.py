@@ -78,3 +78,14 @@ def test_a_state_of_another_model_is_refused(tmp_path, tokenizer):
     state.save_state(target, model, tokenizer, parameters, optimizer, state.Progressed(1), {})
     with pytest.raises(InputError, match="not a state of this run"):
         state.load_state(target, {"other": torch.zeros(2)}, optimizer)
+
+
+def test_folders_of_one_s_own_names_are_left_alone(tmp_path):
+    """And steps are ordered as numbers, however many digits they have."""
+    names = ["step-00001", "step-99999", "step-100000", "step-00001-best", "step-old", "step-backup"]
+    for name in names:
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "checkpoints" / name / state.STATE_FILE).touch()
+    assert state.latest(tmp_path).name == "step-100000"
+    state.prune(tmp_path, 2)
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == set(names) - {"step-00001"}
