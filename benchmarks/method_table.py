@@ -88,7 +88,8 @@ def rows_of(results: Results, base: str) -> dict[str, dict[str, Any]]:
 def show(rows: Mapping[str, dict[str, Any]], base: str) -> None:
     """The table, broadest at equal pass@1 first."""
     table = Table()
-    titles = (*COLUMNS.values(), f"family − {base}", f"at equal {PASS}", "entropy area", "early ÷ later shift", "CPU s")
+    beside = (f"{PASS} − {base}", f"family − {base}")
+    titles = (*COLUMNS.values(), *beside, f"family at equal {PASS}", "entropy area", "early ÷ later shift", "CPU s")
     for column in ("recipe (seeds)", *titles):
         table.add_column(column, no_wrap=True)
     for name, row in sorted(rows.items(), key=lambda item: _rank(item[1])):
@@ -96,13 +97,13 @@ def show(rows: Mapping[str, dict[str, Any]], base: str) -> None:
         table.add_row(
             f"{name} ({row['seeds']})",
             *(ranged(row["metrics"].get(metric)) for metric in COLUMNS),
-            ranged(row["difference"].get(MEASURE), signed=True),
+            *(ranged(row["difference"].get(metric), signed=True) for metric in (PASS, MEASURE)),
             gap,
             f"{row['area']:.3f}",
             f"{row['shift']:.1f}",
             f"{row['CPU seconds']:.0f}",
         )
-    Console(width=210, highlight=False).print(table)
+    Console(width=240, highlight=False).print(table)
     for name, row in rows.items():
         if row["further"] is not None and name != base:
             print(f"{name}: at equal {PASS}, seeds after the first alone: {text(row['further'], signed=True)}")
