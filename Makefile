@@ -36,7 +36,7 @@ benchmarks: $(READY) $(SMOL) .venv-peers/.ready
 bottle: $(READY)
 	$(BIN)/python benchmarks/collapse_in_a_bottle.py
 
-# What every recipe does, at equal sampled tokens. About two hours on two cores; results are kept run by run.
+# What every recipe does, at equal sampled tokens. An hour and a half on two cores; results are kept run by run.
 methods: $(READY)
 	$(BIN)/python benchmarks/method_table.py
 
